@@ -12,6 +12,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
 from skriemdp.geometry.sphere import Sphere
@@ -89,7 +90,7 @@ _CURES = {
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
     """Which rows are matrices that should be symmetric and are not, beyond rounding."""
-    if not isinstance(geometry, SPDGeometry):
+    if not isinstance(geometry, SPDGeometry | Correlation):
         return np.zeros(len(points), dtype=bool)
     wrong = differ_from_transposes(points)
     different = points[wrong]
@@ -118,6 +119,11 @@ def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
     if isinstance(geometry, SPDGeometry):
         _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
     cure = "check their layout, or map them to the manifold first."
+    if isinstance(geometry, Correlation):
+        cure = (
+            "they must be positive definite with ones on the diagonal: divide rows and columns of "
+            "each covariance by its standard deviations, and shrink singular ones by themselves."
+        )
     if isinstance(geometry, Sphere):
         cure = (
             "they must have that length: divide each by its norm, and make places by "

@@ -43,13 +43,16 @@ from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
     Circle,
+    Correlation,
     Euclidean,
     GeodesicBall,
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    PlanarShapes,
     Poincare,
     Product,
+    Rotations,
     Sphere,
     Stiefel,
 )
@@ -124,6 +127,9 @@ GEOMETRIES = {
     "bures": (BuresWassersteinSPD(2), 0.4),
     "grassmann": (Grassmann(3, 1), 0.3),
     "stiefel": (Stiefel(3, 2), 0.2),
+    "correlation": (Correlation(3), 1.5),
+    "rotations": (Rotations(), 0.6),
+    "shapes": (PlanarShapes(4), 0.3),
 }
 
 
@@ -706,6 +712,12 @@ def searched(geometry, mu=6.0, **known):
     return fit
 
 
+def opposite_shapes():
+    """A square, and its mirror image in the complex plane's other direction: at the cut locus."""
+    square = PlanarShapes(4).base_point
+    return square, square * [1.0, -1.0]
+
+
 def searches():
     spaces = {
         "affine": (AffineInvariantSPD(2), 1.0),
@@ -718,6 +730,9 @@ def searches():
         "stiefel": (Stiefel(3, 2), 0.4),
         "hyperboloid": (Hyperboloid(2), 1.5),
         "euclidean": (Euclidean(2), 1.0),
+        "correlation": (Correlation(3), 1.0),
+        "rotations": (Rotations(), 0.6),
+        "shapes": (PlanarShapes(4), 0.3),
         "product": (Product(Sphere(2), AffineInvariantSPD(2), Euclidean(1)), 0.5),
     }
     for name, (geometry, reach) in spaces.items():
@@ -744,6 +759,8 @@ def searches():
         "grassmann": (Grassmann(4, 2), np.eye(4, 2), turned),
         "hyperplanes": (Grassmann(3, 2), np.eye(3)[:, :2], np.eye(3)[:, 1:]),
         "long frames": (Grassmann(4, 2), 3.0 * np.eye(4, 2), 5.0 * turned),
+        "rotations": (Rotations(), np.eye(3), np.diag([-1.0, -1.0, 1.0])),
+        "shapes": (PlanarShapes(4), *opposite_shapes()),
         "units": (AffineInvariantSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
         "units of bures": (BuresWassersteinSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
         "not finite": (Euclidean(2), np.full(2, np.nan), np.array([1.0, -1.0])),
@@ -751,7 +768,7 @@ def searches():
     for name, (geometry, one, other) in extremes.items():
         spread = [0.05, -0.05, 0.1, -0.1] * 5
         points = along(geometry, spread)
-        least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
+        least = 0.2 if name in ("sphere", "stiefel", "grassmann", "rotations", "shapes") else 0.0
         data = changed(points, one, other)
         pair(f"search start {name}", searched(geometry, mu=3.0), *data, attains=least)
     # Directions all around: no ball holds them.
