@@ -14,6 +14,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -349,6 +350,35 @@ def test_internal_links_lead_to_files(page):
         if path.parent == ROOT / "docs/gallery":  # made from the examples by the build
             path = ROOT / "examples" / (path.stem + ".py" if path.stem != "index" else "README.rst")
         assert path.exists(), f"{_name(page)} links to {target}"
+
+
+# -- the package ----------------------------------------------------------------------------------
+
+
+def test_a_package_index_gets_absolute_links():
+    absolute = runpy.run_path(str(ROOT / "tools" / "absolute_links.py"))["absolute"]
+    address = "https://host.example/x/blob/v1"
+    text = absolute((ROOT / "README.md").read_text(encoding="utf-8"), address)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 20 and all(link.startswith(("https://", "#")) for link in links)
+    for link in links:
+        if link.startswith(address):
+            path = link.removeprefix(address + "/").split("#")[0].removesuffix("?raw=true")
+            assert (ROOT / path).exists(), link
+    assert f"]({address}/docs/landing.svg?raw=true)" in text
+
+
+def test_recipes_say_what_the_package_says():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == skriemdp.__version__
+    conda = (ROOT / "tools" / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    run = conda.split("  run:\n")[1].split("\n\n")[0]
+    needed = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
+    assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
+    assert f'version: "{project["version"]}"' in conda
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {project['version']}\n" in citation
+    assert (ROOT / "docs" / "conf.py").exists()
 
 
 # -- gallery --------------------------------------------------------------------------------------

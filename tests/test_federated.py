@@ -354,7 +354,7 @@ def test_estimators_with_a_problem_are_federated(inner, local):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"row_norm": "auto"}, "row_norm"),
+        ({"row_norm": "private"}, "row_norm"),
         ({"center": "private"}, "center"),
         ({"whiten": True}, "whiten"),
     ],

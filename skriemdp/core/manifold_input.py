@@ -260,7 +260,7 @@ def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:
             f"radius={radius:g} needs a center on {geometry}: how far the data are from the "
             "identity depends on their unit of measurement. Pass a public center=, of the data's "
             "size (the identity, np.eye(m), for rows that were recentred or whitened), or "
-            "radius='auto', which finds both privately."
+            "radius='private', which finds both privately."
         )
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     check_reach(geometry, center=point)
@@ -329,5 +329,5 @@ def warn_clipped(noisy: float, sigma: float, expected: float, radius: float) -> 
         warn_user(
             f"about {min(noisy, 1.0):.0%} of the rows lie outside the ball of radius {radius:g} (a "
             "private estimate) and were projected on it; choose center and radius from public "
-            "knowledge of the data's range, or pass center='private' and radius='auto'."
+            "knowledge of the data's range, or pass center='private' and radius='private'."
         )

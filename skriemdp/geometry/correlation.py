@@ -12,8 +12,8 @@ from skriemdp._arrays import Array, array_namespace, device
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._elementary import dot, length, nonzero
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry._elementary import length, nonzero
+from skriemdp.geometry.base import CoordinateGeometry
 from skriemdp.geometry.spd.log_euclidean import LogEuclideanSPD
 
 # Coordinates longer than this are of matrices that floats cannot tell from singular ones.
@@ -23,7 +23,7 @@ _STEPS, _STRIDE = 60, 3.0
 
 
 @dataclass(frozen=True)
-class Correlation(Geometry):
+class Correlation(CoordinateGeometry):
     """Positive definite matrices with a unit diagonal, as the off-diagonal part of the logarithm.
 
     That part is any symmetric matrix with a zero diagonal, and determines the correlation matrix;
@@ -153,24 +153,6 @@ class Correlation(Geometry):
 
     def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         return self._spd.coordinates_from_tangent(point, tangent_vector)[..., self.size :]
-
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
-
-    def log(self, point: Array, other: Array) -> Array:
-        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
-
-    def dist(self, point: Array, other: Array) -> Array:
-        xp = array_namespace(point, other)
-        return length(xp, self.log_coordinates(point, other))[..., 0]
-
-    def inner_product(
-        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
-    ) -> Array:
-        xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
-        vectors = (tangent_vector_a, tangent_vector_b)
-        a, b = (self.coordinates_from_tangent(point, vector) for vector in vectors)
-        return dot(xp, a, b)[..., 0]
 
     def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)

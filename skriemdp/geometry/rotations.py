@@ -14,11 +14,11 @@ from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._orthonormal import t
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import CoordinateGeometry
 
 
 @dataclass(frozen=True)
-class Rotations(Geometry):
+class Rotations(CoordinateGeometry):
     """The rotations of space, 3 x 3 matrices, where distance is the angle between two of them.
 
     Poses, a rotation and a place, are points of ``Product(Rotations(), Euclidean(3))``.
@@ -81,16 +81,6 @@ class Rotations(Geometry):
     def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return orth.polished(xp, point @ _turn(xp, coordinates / self.scale))
-
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
-
-    def log(self, point: Array, other: Array) -> Array:
-        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
-
-    def dist(self, point: Array, other: Array) -> Array:
-        xp = array_namespace(point, other)
-        return length(xp, self.log_coordinates(point, other))[..., 0]
 
     def inner_product(
         self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array

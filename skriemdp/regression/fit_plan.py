@@ -214,7 +214,7 @@ def _model(
 def _feature_scale(estimator: Any, d: int) -> np.ndarray:
     """The public scale; one where it has to be found."""
     if isinstance(estimator.feature_scale, str):
-        check_option(("auto",), feature_scale=estimator.feature_scale)
+        check_option(("private",), feature_scale=estimator.feature_scale)
         return np.ones(())
     try:
         scale = np.asarray(estimator.feature_scale, dtype=float)
@@ -223,7 +223,7 @@ def _feature_scale(estimator: Any, d: int) -> np.ndarray:
     sane = (scale >= 1e-100) & (scale <= 1e100)
     if scale.shape not in ((), (d,)) or not sane.all():
         raise ValueError(
-            f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one per "
+            f"feature_scale must be 'private', a number in [1e-100, 1e100] or {d} of them, one per "
             "feature."
         )
     return scale
