@@ -215,7 +215,7 @@ def test_a_record_out_of_range_spoils_no_search():
     for usual, lone in [(np.eye(2), np.eye(2) * 1e308), (np.eye(3), np.diag([1e308, 1, 1e-300]))]:
         X = np.stack([usual] * 60)
         X[0] = lone
-        model = PrivateFrechetMean("spd", "private", "auto", epsilon=3.0, accountant=Recorder())
+        model = PrivateFrechetMean("spd", "private", "private", epsilon=3.0, accountant=Recorder())
         assert np.isfinite(model.fit(X).mean_).all()
 
 
