@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel release lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -101,6 +101,16 @@ test-wheel:  ## build wheel and source archive; the archive's tests against the 
 	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
 	rm -rf build/sdist/skriemdp
 	cd build/sdist && ../../.venv-wheel/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+# The README of a package index needs absolute links; URL is where the files of this version are read,
+# https://host/owner/skriemdp/blob/v0.1.0 for example.  It also becomes the address of the project.
+release:  ## wheel and source archive with absolute links: make release URL=https://...
+	@test -n "$(URL)" || { echo "URL=https://... is missing"; exit 1; }
+	rm -rf build/release && mkdir -p build/release dist && git archive HEAD | tar -x -C build/release
+	$(PYTHON) tools/absolute_links.py "$(URL)" < README.md > build/release/README.md
+	printf '\n[project.urls]\nSource = "%s"\n' "$(URL)" >> build/release/pyproject.toml
+	$(PYTHON) -m venv --clear .venv-wheel && .venv-wheel/bin/python -m pip install --quiet build
+	.venv-wheel/bin/python -m build --quiet --outdir dist build/release
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

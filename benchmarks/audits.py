@@ -432,7 +432,7 @@ OTHERS = {
     ),
     "PrivateFrechetMean, defaults, SPD": (Mean("spd", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, defaults, sphere": (Mean("sphere", **LONG), LARGE_DELTA),
-    "PrivateFrechetMean, private ball": (Mean(center="private", radius="auto", **LONG), None),
+    "PrivateFrechetMean, private ball": (Mean(center="private", radius="private", **LONG), None),
     "PrivateFrechetMean, median, hyperboloid": (
         Mean("hyperboloid", statistic="median", **LONG),
         None,

@@ -20,11 +20,10 @@ X, y = make_tree(2000)
 held_out = np.random.default_rng(1).choice(len(X), size=3, replace=False)
 train = np.setdiff1d(np.arange(len(X)), held_out)
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 4.2))
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 for epsilon, ax in zip((0.1, 1.0, 10.0), axes, strict=True):
     model = PrivateHyperbolicRegressor(coordinates="lorentz", epsilon=epsilon)
     clouds = [model.fit(X[train], y[train]).predict(X[held_out]) for _ in range(REPEATS)]
     display = PoincareDiskDisplay(y[held_out], np.swapaxes(clouds, 0, 1), background=y[train])
     display.plot(ax).ax_.set_title(f"epsilon = {epsilon:g}, delta = 1e-5")
-figure.tight_layout()
 plt.show()

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Array", "Size", "array_namespace", "device", "row_squares", "squared_lengths"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "ManifoldLike",
+    "Size",
+    "array_namespace",
+    "device",
+    "row_squares",
+    "squared_lengths",
+]
 
 # What a kernel takes and gives back: an array of NumPy, or of torch where that is installed.
 Array: TypeAlias = Union[np.ndarray, "torch.Tensor"]
 # The `size` of a draw, as NumPy's generators take it.
 Size: TypeAlias = int | tuple[int, ...]
+
+
+class _Manifold(Protocol):
+    """What geometries and the manifolds of pymanopt have."""
+
+    def projection(self, point: Any, vector: Any, /) -> Any: ...
+
+
+# What `manifold=` takes: a name, a geometry, or an object of pymanopt.
+ManifoldLike: TypeAlias = str | _Manifold
 
 # Rows of at most so many numbers are squared and added column by column.
 _FEW = 8

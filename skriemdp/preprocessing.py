@@ -16,6 +16,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from skriemdp._arrays import ManifoldLike
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers, read_records
 from skriemdp._random import public_generator
@@ -91,7 +92,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
     array([0.5, 2. ])
     """
 
-    def __init__(self, manifold: str = "spd"):
+    def __init__(self, manifold: ManifoldLike = "spd"):
         self.manifold = manifold
 
     def fit(self, X: Any, y: Any = None) -> Recenter:
@@ -229,7 +230,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__transform = {"groups": True}
     __metadata_request__score = {"groups": True}
 
-    def __init__(self, transformer: Any, estimator: Any):
+    def __init__(self, transformer: BaseEstimator, estimator: BaseEstimator):
         self.transformer = transformer
         self.estimator = estimator
 

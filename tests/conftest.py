@@ -18,13 +18,16 @@ from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
     Circle,
+    Correlation,
     Euclidean,
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    PlanarShapes,
     Poincare,
     Product,
     PymanoptGeometry,
+    Rotations,
     Sphere,
     Stiefel,
 )
@@ -107,6 +110,12 @@ GEOMETRIES = [
     Stiefel(5, 2),
     Stiefel(4, 2, metric="canonical"),
     Stiefel(6, 3, metric="canonical"),
+    Correlation(2),
+    Correlation(4),
+    Rotations(),
+    Rotations(2.0),
+    PlanarShapes(3),
+    PlanarShapes(6),
     Product(Circle(1.0), Sphere(2), AffineInvariantSPD(2)),
     Product(Hyperboloid(2), Grassmann(3, 1)),
 ]
@@ -132,6 +141,8 @@ PYMANOPT_TWINS = {
     Euclidean(3): ("pymanopt.manifolds", "Euclidean", (3,), (*_OPERATIONS, "transport")),
     Sphere(4): ("pymanopt.manifolds", "Sphere", (5,), _OPERATIONS),
     AffineInvariantSPD(3): ("pymanopt.manifolds", "SymmetricPositiveDefinite", (3,), _OPERATIONS),
+    # Whose tangent vectors there are skew matrices.
+    Rotations(math.sqrt(2.0)): ("pymanopt.manifolds", "SpecialOrthogonalGroup", (3,), ("dist",)),
 }
 
 
@@ -158,6 +169,10 @@ def same_point(geometry, x):
     """An array that is a continuous function of the point, however it is represented."""
     if isinstance(geometry, Grassmann):
         return x @ np.swapaxes(x, -1, -2)
+    if isinstance(geometry, PlanarShapes):
+        turned = np.stack([-x[..., 1], x[..., 0]], axis=-1)
+        flat = np.stack([x, turned], axis=-1).reshape(*x.shape[:-2], -1, 2)
+        return flat @ np.swapaxes(flat, -1, -2)
     if isinstance(geometry, Circle):
         return geometry.length * np.exp(2j * math.pi / geometry.length * x)
     if isinstance(geometry, Product):

@@ -121,7 +121,7 @@ def test_too_few_trials():
 ESTIMATORS = [
     PrivateFrechetMean("spd", center=np.eye(2), radius=1.0),
     PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
-    PrivateFrechetMean("poincare", radius="auto", center="private"),
+    PrivateFrechetMean("poincare", radius="private", center="private"),
     PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0, radius=1.0),
     PrivateFrechetMean("sphere", mechanism="laplace", delta=0, radius=1.2),
     PrivateFrechetMean("sphere", mechanism="k-norm", delta=0, radius=1.2),

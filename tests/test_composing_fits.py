@@ -63,7 +63,7 @@ def means():
                 PrivateFrechetMean(center=geometry.base_point, radius=0.5),
                 {"geometry": geometry, "n": n},
             )
-    searched = PrivateFrechetMean(center="private", radius="auto")
+    searched = PrivateFrechetMean(center="private", radius="private")
     yield "searched", searched, {"geometry": Sphere(2), "n": 5000}
 
 

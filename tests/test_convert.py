@@ -37,15 +37,18 @@ from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
     Circle,
+    Correlation,
     Euclidean,
     GeodesicBall,
     Geometry,
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    PlanarShapes,
     Poincare,
     Product,
     PymanoptGeometry,
+    Rotations,
     Sphere,
     Stiefel,
     as_geometry,
@@ -119,7 +122,6 @@ COPIES = [
 ]
 # The rest of pymanopt: several arrays, complex numbers, quotients, retractions only.
 OTHERS = [
-    pm.SpecialOrthogonalGroup(3),
     pm.Positive(1, 2),
     pm.Stiefel(3, 3),
     pm.ComplexCircle(3),
@@ -133,6 +135,7 @@ OTHERS = [
 ]
 OTHER_GEOMETRIES = [as_geometry(manifold) for manifold in OTHERS]
 OTHER_GEOMETRIES += [PymanoptGeometry(manifold) for manifold in COPIES[1:]]
+OTHER_GEOMETRIES.append(PymanoptGeometry(pm.SpecialOrthogonalGroup(3)))
 OTHER_GEOMETRIES.append(PymanoptGeometry(Ellipsoid(), base_point=np.array([0.6, 0.4, 0.0])))
 ids = {"ids": lambda value: str(value).split("(", 1)[-1].split(" object")[0]}
 
@@ -223,7 +226,8 @@ def test_an_adapted_manifold_is_a_value(geometry):
 @pytest.mark.parametrize(
     "geometry",
     [
-        *map(as_geometry, [pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(3), pm.Symmetric(2)]),
+        *map(as_geometry, [pm.Oblique(3, 2), pm.Symmetric(2)]),
+        PymanoptGeometry(pm.SpecialOrthogonalGroup(3)),
         PymanoptGeometry(pm.SymmetricPositiveDefinite(2, k=2)),
         as_geometry(pm.ComplexCircle(2)),
         PymanoptGeometry(SlantedPlane(4)),
@@ -280,7 +284,7 @@ def test_membership_is_what_a_retraction_leaves_alone(rng):
 
 def test_rotations_in_the_lie_algebra(rng):
     """Tangent vectors in a format of their own: log inverts exp, distances are angles * sqrt(2)."""
-    geometry = as_geometry(pm.SpecialOrthogonalGroup(3))
+    geometry = PymanoptGeometry(pm.SpecialOrthogonalGroup(3))
     x = geometry.base_point
     c = rng.normal(size=(8, 3))
     y = geometry.exp_coordinates(x, c)
@@ -385,6 +389,11 @@ def test_other_arrays_are_refused_with_the_cure():
         (pm.PoincareBall(3), Poincare(3)),
         (pm.Grassmann(5, 2, k=2), Product(Grassmann(5, 2), Grassmann(5, 2))),
         (pm.PoincareBall(3, k=2), Product(Poincare(3), Poincare(3))),
+        (pm.SpecialOrthogonalGroup(3), Rotations(math.sqrt(2.0))),
+        (
+            pm.SpecialOrthogonalGroup(3, k=2),
+            Product(Rotations(math.sqrt(2.0)), Rotations(math.sqrt(2.0))),
+        ),
         (pm.Product([pm.Sphere(3), pm.Euclidean(2)]), Product(Sphere(2), Euclidean(2))),
         (Circle(2.0), Circle(2.0)),
     ],
@@ -461,6 +470,9 @@ def test_subclasses_of_pymanopts_classes_keep_their_own_metric():
         ("spd", (3, 3), SPD(3)),
         ("spd-log-euclidean", (3, 3), LogEuclideanSPD(3)),
         ("spd-bures-wasserstein", (3, 3), BuresWassersteinSPD(3)),
+        ("correlation", (3, 3), Correlation(3)),
+        ("rotations", (3, 3), Rotations()),
+        ("shapes", (5, 2), PlanarShapes(5)),
         ("grassmann", (5, 2), Grassmann(5, 2)),
         ("stiefel", (5, 2), Stiefel(5, 2)),
     ],

@@ -143,7 +143,7 @@ def test_digits_beat_a_clip_at_the_largest_norm():
                     for seed in range(12)
                 ]
             )
-            for row_norm in ("auto", largest)
+            for row_norm in ("private", largest)
         )
     assert auto < 0.7 * fixed
 
@@ -366,7 +366,7 @@ def test_pairs_serve_a_public_window():
 
 
 @pytest.mark.parametrize("center", ["private", "assume"])
-@pytest.mark.parametrize("row_norm", ["auto", 3.0])
+@pytest.mark.parametrize("row_norm", ["private", 3.0])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "pure covariance"])
 def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
@@ -523,7 +523,7 @@ def test_privacy_statement():
     assert tuple(spent) == (0.7, 1e-6)
     assert spent.mu == pytest.approx(gaussian_mu(0.7, 1e-6), rel=1e-9)
     assert (spent.unit, spent.neighboring, spent.guarantee) == ("record", "replace-one", "exact")
-    assert json.loads(json.dumps(spent.to_dict()))["public"]["row_norm"] == "auto"
+    assert json.loads(json.dumps(spent.to_dict()))["public"]["row_norm"] == "private"
 
 
 def test_published_noise_is_reported_at_its_true_epsilon():

@@ -79,7 +79,7 @@ def test_any_release_fills_its_part(kind, shares):
         {"mechanism": "gradient"},
         {"mechanism": "gaussian"},
         {"mechanism": "laplace"},
-        {"center": "private", "radius": "auto"},
+        {"center": "private", "radius": "private"},
     ],
     ids=str,
 )

@@ -6,9 +6,7 @@ import ast
 import contextlib
 import doctest
 import importlib
-import inspect
 import io
-import operator
 import os
 import pkgutil
 import re
@@ -16,6 +14,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -163,24 +162,6 @@ def test_every_public_name_is_in_the_reference():
     reference = (ROOT / "docs/api/index.md").read_text(encoding="utf-8").split()
     missing = [name for name in skriemdp.__all__ if name[0] != "_" and name not in reference]
     assert not missing, f"add {missing} to docs/api/index.md"
-
-
-def test_the_table_of_names_is_that_of_the_signatures():
-    text = (ROOT / "docs/concepts.md").read_text(encoding="utf-8").split("## One name for")[1]
-    rows = re.findall(r"^\| (`.*?) \|", text, flags=re.M)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    found = set()
-    for name in [*skriemdp.__all__, "federated.FederatedEstimator"]:
-        thing = operator.attrgetter(name)(skriemdp)
-        if inspect.isclass(thing) and hasattr(thing, "fit"):
-            found |= {*inspect.signature(thing).parameters}
-            found |= {*inspect.signature(thing.fit).parameters}
-    assert named <= found, f"no estimator has {named - found}"
-    # Whatever bounds a record, or says where or how to look, has a name of this table.
-    words = "norm|clip|radius|center|scale|bounds|range|start|base_|method|mechanism|solver|local$"
-    others = {"length_scale", "max_norm"}  # of a kernel, of the coefficients
-    kin = {name for name in found if re.search(words, name)} - others
-    assert kin <= named, f"{kin - named} stand in no row"
 
 
 def _listed_names():
@@ -407,6 +388,35 @@ def test_internal_links_lead_to_files(page):
         if path.parent == ROOT / "docs/gallery":  # made from the examples by the build
             path = ROOT / "examples" / (path.stem + ".py" if path.stem != "index" else "README.rst")
         assert path.exists(), f"{_name(page)} links to {target}"
+
+
+# -- the package ----------------------------------------------------------------------------------
+
+
+def test_a_package_index_gets_absolute_links():
+    absolute = runpy.run_path(str(ROOT / "tools" / "absolute_links.py"))["absolute"]
+    address = "https://host.example/x/blob/v1"
+    text = absolute((ROOT / "README.md").read_text(encoding="utf-8"), address)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 20 and all(link.startswith(("https://", "#")) for link in links)
+    for link in links:
+        if link.startswith(address):
+            path = link.removeprefix(address + "/").split("#")[0].removesuffix("?raw=true")
+            assert (ROOT / path).exists(), link
+    assert f"]({address}/docs/landing.svg?raw=true)" in text
+
+
+def test_recipes_say_what_the_package_says():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == skriemdp.__version__
+    conda = (ROOT / "tools" / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    run = conda.split("  run:\n")[1].split("\n\n")[0]
+    needed = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
+    assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
+    assert f'version: "{project["version"]}"' in conda
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {project['version']}\n" in citation
+    assert (ROOT / "docs" / "conf.py").exists()
 
 
 # -- gallery --------------------------------------------------------------------------------------

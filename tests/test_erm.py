@@ -233,7 +233,7 @@ def test_a_clip_norm_is_found_in_any_unit(recording_accountant):
     rng = np.random.default_rng(0)
     for unit in (1e-6, 1.0, 1e6):
         X = unit * (3.0 + rng.normal(size=(2000, 3)))
-        model = PrivateRiemannianERM(clip_norm="auto", accountant=recording_accountant).fit(X)
+        model = PrivateRiemannianERM(clip_norm="private", accountant=recording_accountant).fit(X)
         norms = np.linalg.norm(X, axis=1)  # gradients at the start, which is zero
         assert 0.5 < np.mean(norms <= model.clip_norm_) <= 1.0
         assert model.clip_norm_ < 3.0 * norms.max()
@@ -241,12 +241,12 @@ def test_a_clip_norm_is_found_in_any_unit(recording_accountant):
     events = recording_accountant.spends
     assert {event.mu for event in events} == {gaussian_mu(1.0, 1e-5)}
     far = 1e3 * ROWS
-    with pytest.warns(UserWarning, match="clip_norm='auto'"):
+    with pytest.warns(UserWarning, match="clip_norm='private'"):
         PrivateRiemannianERM(n_steps=2).fit(far)
     for wrong in ({"batch_size": 10.0}, {"clip_norm": "automatic"}):
         with pytest.raises(ValueError, match="clip_norm"):
-            PrivateRiemannianERM(**{"clip_norm": "auto"} | wrong).fit(far)
-    equal = PrivateRiemannianERM(clip_norm="auto", n_steps=3).fit(np.ones((2, 2)))
+            PrivateRiemannianERM(**{"clip_norm": "private"} | wrong).fit(far)
+    equal = PrivateRiemannianERM(clip_norm="private", n_steps=3).fit(np.ones((2, 2)))
     assert np.isfinite(equal.point_).all()
 
 

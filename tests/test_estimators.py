@@ -204,7 +204,7 @@ def test_impossible_budgets_are_refused(estimator, bad, recording_accountant):
         *((clone(estimator).set_params(delta=0.1), "at least 1/n") for estimator in ESTIMATORS),
         (PrivateFrechetMean(epsilon=0.1, radius=1.0), "little more than the public"),
         (PrivateFrechetMean(radius=0.05, epsilon=20.0, random_state=0), "outside the ball"),
-        (PrivateFrechetMean(radius="auto", epsilon=0.1), "few for a private ball"),
+        (PrivateFrechetMean(radius="private", epsilon=0.1), "few for a private ball"),
         (PrivatePrincipalEigenvector(row_norm=0.05, epsilon=10.0, random_state=0), "longer than"),
         (
             PrivatePrincipalEigenvector(epsilon=0.05, random_state=0),
@@ -242,7 +242,7 @@ OTHERS = [
     PrivateNoisyAdaGrad(public_X=np.eye(4), public_y=[0, 1, 0, 1]),
     PrivateNoisyAdaGrad(target_range=(0.0, 1.0), loss="squared_error"),
     PrivateHyperbolicRegressor("per-query"),
-    PrivateRiemannianERM(clip_norm="auto", n_steps=3),
+    PrivateRiemannianERM(clip_norm="private", n_steps=3),
     PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]),
     TwoClients(PrivateFrechetMean(radius=1.0), local="statistic", n_rounds=1),
 ]

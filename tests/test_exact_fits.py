@@ -208,7 +208,7 @@ def attacked_fits():
     ball = 0.3 * rows, changed(0.3 * rows, [-0.9, 0.0, 0.3])[0]
     yield "tangent components", PrivateTangentPCA(2, "euclidean", radius=1.0), ball, ()
     settings = {"radius": 1.0, "noise": "gaussian"}
-    for way in ({"mechanism": "tangent"}, {"mechanism": "gradient"}, {"radius": "auto"}):
+    for way in ({"mechanism": "tangent"}, {"mechanism": "gradient"}, {"radius": "private"}):
         yield f"mean {way}", PrivateFrechetMean(**settings | way), ball, ()
     labels = np.arange(30) % 2
     yield "class means", PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]), ball, (labels,)

@@ -38,7 +38,7 @@ ESTIMATORS = [
     PrivateFrechetMean(radius=1.0),
     PrivateFrechetMean(noise="gaussian", shrink=None, radius=1.0),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
-    PrivateFrechetMean(center="private", radius="auto"),
+    PrivateFrechetMean(center="private", radius="private"),
     PrivateFrechetMean(uncertainty=True),
     PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(1),
@@ -215,7 +215,7 @@ def test_a_record_out_of_range_spoils_no_search():
     for usual, lone in [(np.eye(2), np.eye(2) * 1e308), (np.eye(3), np.diag([1e308, 1, 1e-300]))]:
         X = np.stack([usual] * 60)
         X[0] = lone
-        model = PrivateFrechetMean("spd", "private", "auto", epsilon=3.0, accountant=Recorder())
+        model = PrivateFrechetMean("spd", "private", "private", epsilon=3.0, accountant=Recorder())
         assert np.isfinite(model.fit(X).mean_).all()
 
 
@@ -310,7 +310,7 @@ def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
         FederatedEstimator(wide, 2, 2).fit(X, clients=np.arange(60) % 2)
     assert not ledger.spends
     assert clone(wide).fit(X).mechanism_ == "tangent"
-    searched = clone(wide).set_params(mechanism=mechanism, radius="auto", random_state=0)
+    searched = clone(wide).set_params(mechanism=mechanism, radius="private", random_state=0)
     assert searched.fit(X).mechanism_ == mechanism and searched.radius_ < 14.0
     far = np.diag([np.exp(30.0), 1.0]) * np.ones((60, 1, 1))
     far[::2] = np.diag([1.0, np.exp(30.0)])

@@ -104,7 +104,7 @@ MEAN = PrivateFrechetMean(radius=1.0)
 ESTIMATORS = [
     MEAN,
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
-    PrivateFrechetMean(center="private", radius="auto"),
+    PrivateFrechetMean(center="private", radius="private"),
     PrivateFrechetMean(uncertainty=True),
     PrivateFrechetMean(statistic="median", uncertainty=True),
     PrivateMinimumDistanceToMean(uncertainty=True),
@@ -930,7 +930,7 @@ def test_a_ball_of_matrices_needs_a_center(kind, manifold):
     X = 1e-10 * np.eye(2) * np.linspace(1.0, 2.0, 40)[:, None, None]
     recorder = Recorder()
     model = kind(manifold, radius=1.0, accountant=recorder)
-    with pytest.raises(ValueError, match="radius=1 needs a center.*radius='auto'"):
+    with pytest.raises(ValueError, match="radius=1 needs a center.*radius='private'"):
         model.fit(X, np.arange(40) % 2)
     assert recorder.spends == 0
     model.set_params(center=1.5e-10 * np.eye(2)).fit(X, np.arange(40) % 2)

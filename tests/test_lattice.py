@@ -567,8 +567,8 @@ WAYS = [
     {"mechanism": "tangent", "shrink": None},
     {"mechanism": "gradient"},
     {"mechanism": "gradient", "clip_norm": 0.2, "n_steps": 2},
-    {"radius": "auto"},
-    {"center": "private", "radius": "auto"},
+    {"radius": "private"},
+    {"center": "private", "radius": "private"},
 ]
 
 

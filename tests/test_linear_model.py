@@ -796,7 +796,7 @@ def test_parameters_decide_what_is_searched(recording_accountant):
 
 def test_a_norm_far_too_small_is_reported():
     X, y = blobs(1000)
-    with pytest.warns(UserWarning, match="feature_norm='auto'"):
+    with pytest.warns(UserWarning, match="feature_norm='private'"):
         model = PrivateNoisyAdaGrad(classes=np.unique(y), feature_norm=1e-3).fit(X, y)
     assert model.clipped_fraction_ > 0.8
 

@@ -133,8 +133,8 @@ def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta
         ({"noise": "laplace", "mechanism": "gradient"}, "mechanism='auto' or 'tangent'"),
         ({"mechanism": "adaptive"}, "mechanism"),
         ({"noise": "laplace", "center": "private"}, "public center= and radius="),
-        ({"mechanism": "k-norm", "radius": "auto"}, "public center= and radius="),
-        ({"delta": 0.0, "radius": "auto"}, "public center= and radius="),
+        ({"mechanism": "k-norm", "radius": "private"}, "public center= and radius="),
+        ({"delta": 0.0, "radius": "private"}, "public center= and radius="),
         ({"delta": 0.0, "mechanism": "gradient"}, "pure"),
         ({"delta": 0.0, "noise": "gaussian"}, "pure"),
         ({"delta": 0.0, "center": "private"}, "pure"),
@@ -482,7 +482,7 @@ def test_private_ball_on_raw_covariances():
         fits = [PrivateFrechetMean("spd", epsilon=1.0, **parameters).fit(X) for _ in range(15)]
         return np.mean([float(SPD(5).dist(target, fit.mean_)) ** 2 for fit in fits])
 
-    searched = error(center="private", radius="auto")
+    searched = error(center="private", radius="private")
     known = error(center=center, radius=1.5, mechanism="tangent", noise="gaussian")
     assert searched < 3.0 * known
 
@@ -490,7 +490,7 @@ def test_private_ball_on_raw_covariances():
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e9])
 def test_private_ball_in_any_unit(scale):
     X = scale * cloud(SPD(3), 4000, spread=0.3)
-    model = PrivateFrechetMean("spd", center="private", radius="auto", epsilon=3.0).fit(X)
+    model = PrivateFrechetMean("spd", center="private", radius="private", epsilon=3.0).fit(X)
     assert SPD(3).dist(model.mean_, frechet_mean(X, "spd", center=scale * np.eye(3))) < 0.2
     assert model.radius_ < 3.0
 
@@ -498,12 +498,12 @@ def test_private_ball_in_any_unit(scale):
 def test_a_search_that_drowns_in_noise_still_returns_a_point():
     X = cloud(SPD(3), 20)
     with pytest.warns(UserWarning, match="few for a private ball"):
-        model = PrivateFrechetMean("spd", center="private", radius="auto", epsilon=0.05).fit(X)
+        model = PrivateFrechetMean("spd", center="private", radius="private", epsilon=0.05).fit(X)
     assert SPD(3).belongs(model.mean_)
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "tangent", "gradient"])
-@pytest.mark.parametrize("ball", [{"radius": "auto"}, {"center": "private"}], ids=str)
+@pytest.mark.parametrize("ball", [{"radius": "private"}, {"center": "private"}], ids=str)
 def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball):
     X = 3.0 + 0.1 * np.random.default_rng(0).normal(size=(2000, 2))
     model = PrivateFrechetMean(
@@ -541,7 +541,7 @@ def test_a_searched_centre_stays_where_coordinates_have_digits():
         towards = geometry.log_coordinates(geometry.base_point, near)
         np.testing.assert_allclose(towards / np.linalg.norm(towards), direction, rtol=1e-6)
     far = np.full((40, 1), 10.0) * direction
-    model = PrivateFrechetMean(geometry, center="private", radius="auto", epsilon=50.0)
+    model = PrivateFrechetMean(geometry, center="private", radius="private", epsilon=50.0)
     mean = model.fit(geometry.exp_coordinates(geometry.base_point, far)).mean_
     assert geometry.belongs(mean)
 

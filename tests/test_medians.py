@@ -85,7 +85,7 @@ def test_second_derivatives_are_those_of_the_mean_distance(geometry, within):
 def test_a_person_counts_as_much_as_a_record():
     geometry = Hyperboloid(2)
     X = contaminated(geometry, 0.5, 6.0, 0.1, n=200)
-    plan = plan_median(geometry, 200, 0.5, None, "auto")
+    plan = plan_median(geometry, 200, 0.5, None, "private")
     alone = plan.release(X, None, X, NoiseStreams(0, b"x"))[-1]
     thrice = np.repeat(X, 3, axis=0)
     groups = Groups.from_ids(np.repeat(np.arange(200), 3))
@@ -100,7 +100,7 @@ def test_it_stays_within_the_public_radius():
     globe = Sphere(2)
     X = contaminated(globe, 0.2, 2.0, 0.45, n=400)
     settings = {"statistic": "median", "center": -globe.base_point, "random_state": 0}
-    for radius, most in ((0.2, 0.2), ("auto", math.pi / 4)):
+    for radius, most in ((0.2, 0.2), ("private", math.pi / 4)):
         model = PrivateFrechetMean(globe, radius=radius, **settings).fit(X)
         assert float(globe.dist(model.center_, model.mean_)) <= most + 1e-9
         assert model.privacy_spent_.public["n"] == 400

@@ -100,7 +100,7 @@ def test_what_is_released_is_what_was_shortened_behind_the_shape():
         ({"shape": [1.0, -0.1, 1.0]}, "positive semidefinite"),
         ({"shape": [[1, 1, 0], [0, 1, 0], [0, 0, 1]]}, "shape.T"),
         ({"shape": "round"}, "shape"),
-        ({"shape": np.ones(3), "radius": "auto"}, "public center= and radius="),
+        ({"shape": np.ones(3), "radius": "private"}, "public center= and radius="),
         ({"shape": np.ones(2), "manifold": "sphere", "radius": 0.5}, "shape=None"),
     ],
     ids=str,

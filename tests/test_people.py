@@ -56,22 +56,22 @@ MODELS = {
     "risk of batches": clone(RISK).set_params(batch_size=6),
     "risk of batches of one size": clone(RISK).set_params(batch_size=6, sampling="fixed-size"),
     "risk of differences": clone(RISK).set_params(batch_size=6, solver="variance-reduced"),
-    "risk, clip found": clone(RISK).set_params(clip_norm="auto"),
+    "risk, clip found": clone(RISK).set_params(clip_norm="private"),
     "components": PCA,
     "components pure": clone(PCA).set_params(delta=0.0),
     "components refined, found": clone(PCA).set_params(mechanism="refine"),
     "components by power, found": clone(PCA).set_params(mechanism="power", n_steps=2),
     "components by descent": clone(PCA).set_params(mechanism="gradient", n_steps=5),
-    "components, centre found": clone(PCA).set_params(center="private", row_norm="auto"),
+    "components, centre found": clone(PCA).set_params(center="private", row_norm="private"),
     "components of pairs, found": PrivatePrincipalEigenvector(epsilon=1.3, random_state=0),
     "linear": LINEAR,
     "linear paper": clone(LINEAR).set_params(preconditioner="paper"),
     "linear in batches": clone(LINEAR).set_params(batch_size=6),
     "linear in a subspace": clone(LINEAR).set_params(subspace=np.eye(2)[:, :1]),
-    "linear, place found": clone(LINEAR).set_params(feature_norm="auto", center=None),
+    "linear, place found": clone(LINEAR).set_params(feature_norm="private", center=None),
     "regression": REGRESSION,
     "regression, place found": clone(REGRESSION).set_params(
-        base_point="private", feature_scale="auto"
+        base_point="private", feature_scale="private"
     ),
     "regression by moments": clone(REGRESSION).set_params(
         method="sufficient-statistics", ridge=10.0

@@ -66,7 +66,6 @@ FACTORY_CALLERS = {
 # shorten what is released or public, or project points on the public ball of the data.
 OTHER_CLIPS = {
     ("geometry/ball.py", "GeodesicBall.coordinates"),
-    ("geometry/ball.py", "GeodesicBall.project.kernel"),
     ("geometry/ball.py", "GeodesicBall.project_and_count"),
     ("geometry/ball.py", "GeodesicBall.project_with_log_sum"),
     ("inference/moments.py", "MeanInference.step"),

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,17 @@ from pathlib import Path
 import pytest
 
 import skriemdp
+from skriemdp.federated import FederatedEstimator
+from skriemdp.preprocessing import PerGroup, Recenter
+
+# Numbers and functions that one estimator has and that mean what its page says.
+ALONE = {
+    *("alpha", "curvature", "fit_intercept", "length_scale", "max_norm", "mean_runs", "ridge"),
+    *("callback", "cost", "euclidean_gradient", "gradient", "loss", "retraction", "smoothness"),
+    *("step_size", "uncertainty", "whiten"),
+}
+# Not estimators of a statistic: they wrap others.
+OTHERS = ("FederatedEstimator", "PrivateGridSearchCV", "PerGroup", "Recenter")
 
 SCRIPT = """
 import numpy as np
@@ -26,6 +38,8 @@ print(privacy_report(budget), point, epsilon + delta)
 PLANTED = {
     "budget.spent_all()": 'has no attribute "spent_all"',
     'PrivateFrechetMean(epsilon="one")': 'expected "float"',
+    'PrivateFrechetMean("sphere", radius="auto")': "expected \"float | Literal['private']\"",
+    "PrivateFrechetMean(3)": 'incompatible type "int"',
     "PrivateFrechetMean(epsilonn=1.0)": 'Unexpected keyword argument "epsilonn"',
 }
 
@@ -38,16 +52,54 @@ def test_checkers_see_every_public_name():
     assert seen == skriemdp._HOME
 
 
-def test_numbers_of_estimators_are_typed():
-    """Epsilon, delta and the seed of all of them; nothing is `Any` that is one plain type."""
-    found = 0
-    for name in skriemdp.__all__:
-        if isinstance(cls := getattr(skriemdp, name), type) and hasattr(cls, "fit"):
-            parameters = inspect.signature(cls).parameters
-            types = {p: parameters[p].annotation for p in ("delta", "random_state")}
-            assert types == {"delta": "float", "random_state": "int | None"}, name
-            found += 1
-    assert found >= 10
+def parameters_of_estimators():
+    """(estimator, name, annotation, default) of all constructors."""
+    found = [getattr(skriemdp, name) for name in skriemdp.__all__]
+    found = [cls for cls in found if isinstance(cls, type) and hasattr(cls, "fit")]
+    assert len(found) >= 10
+    for cls in [*found, FederatedEstimator, PerGroup, Recenter]:
+        for name, parameter in inspect.signature(cls).parameters.items():
+            yield cls.__name__, name, str(parameter.annotation), parameter.default
+
+
+def test_every_parameter_has_a_type():
+    """`Any` may stand for what a container or a function holds, never for the parameter itself."""
+    for cls, name, annotation, _ in parameters_of_estimators():
+        parts = {part.strip() for part in re.sub(r"\[.*?\]+", "", annotation).split("|")}
+        assert not parts & {"Any", "object", "<class 'inspect"}, (cls, name, annotation)
+        assert parts != {"str"}, (cls, name)  # a word has a list of words
+        if name in ("epsilon", "delta"):
+            assert annotation == "float", (cls, name)
+        if name == "random_state":
+            assert annotation == "int | None", cls
+
+
+BOUNDS = (
+    "center",
+    "radius",
+    "row_norm",
+    "feature_norm",
+    "feature_scale",
+    "clip_norm",
+    "base_point",
+)
+
+
+def test_one_word_for_what_is_found_with_budget_and_one_for_what_is_chosen():
+    """Bounds and centres are "private"; "auto" is a public rule and belongs to no bound."""
+    for cls, name, annotation, default in parameters_of_estimators():
+        bound = name in BOUNDS
+        assert not (bound and '"auto"' in annotation.replace("'", '"')), (cls, name)
+        assert default != ("auto" if bound else "private"), (cls, name)
+
+
+def test_the_table_of_names_knows_every_parameter():
+    text = (Path(__file__).parents[1] / "docs" / "concepts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|[^|]*\|([^|]*)\|", text.split("## Names of parameters")[1], flags=re.M)
+    table = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    ours = parameters_of_estimators()
+    seen = {name for cls, name, *_ in ours if cls not in OTHERS} - ALONE
+    assert seen == table
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from skriemdp._arrays import ManifoldLike
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.completion.estimator import PrivateMatrixCompletion
@@ -116,7 +117,7 @@ def _swapped(rows: np.ndarray, record: Any) -> tuple[np.ndarray, np.ndarray]:
 # -- records on a manifold ------------------------------------------------------------------------
 
 
-def _geometry(manifold: str) -> Geometry:
+def _geometry(manifold: ManifoldLike) -> Geometry:
     shape = _SHAPES.get(manifold, (2, 2)) if isinstance(manifold, str) else None
     return as_geometry(manifold, point_shape=shape)
 
@@ -126,7 +127,7 @@ def _given(value: Any, word: str) -> Any:
     return None if value is None or isinstance(value, str) and value == word else value
 
 
-def _center(geometry: Geometry, center: list[float] | str | None) -> np.ndarray:
+def _center(geometry: Geometry, center: Any) -> np.ndarray:
     center = _given(center, "private")
     return geometry.base_point if center is None else public_point(geometry, center=center)
 
@@ -155,7 +156,7 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
 
 @worst_case_neighbours.register
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
-    public = _given(estimator.radius, "auto") is not None
+    public = _given(estimator.radius, "private") is not None
     geometry = _geometry(estimator.manifold)
     if public and getattr(estimator.accountant, "unit", None) == PRESENT:
         return _one_more(estimator, n)
@@ -187,7 +188,7 @@ def _opposite_ends(
     """
     check_count(minimum=2, n=n)
     geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
     far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [-far, far])
     points = _resting(geometry, center, radius, n) if resting is None else resting
@@ -264,7 +265,7 @@ def _exponent(model: PrivateFrechetMean) -> float:
 def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
     far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [far, -far])
     points = _resting(geometry, center, radius, n)
@@ -315,7 +316,7 @@ def _lifted_score(model: PrivateMinimumDistanceToMean) -> float:
 def _components(estimator: PrivatePrincipalEigenvector, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     d = int(estimator.n_components) + 1
-    public = _given(estimator.row_norm, "auto") is not None
+    public = _given(estimator.row_norm, "private") is not None
     length = 10.0 * float(estimator.row_norm) if public else 1.0
     if estimator.mechanism == "exponential" or estimator.delta == 0:
         return _first_or_second(n, d, length)
@@ -407,7 +408,7 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
 def _geodesic(estimator: PrivateGeodesicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
     far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [-far, far])
     points = _resting(geometry, center, radius, n)
@@ -415,7 +416,7 @@ def _geodesic(estimator: PrivateGeodesicRegressor, n: int = 100) -> Neighbours:
     y, z = _swapped(points, ends[1])
     # Features as long as they may be: their products with the response differ most.
     X = np.zeros((n, 2))
-    scale = _given(estimator.feature_scale, "auto")
+    scale = _given(estimator.feature_scale, "private")
     if scale is None:
         X[:] = np.random.default_rng(1).uniform(-0.05, 0.05, size=(n, 2))
     X[0, 0] = 3.0 * (1.0 if scale is None else float(np.max(scale)))
@@ -552,6 +553,6 @@ def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
     return Neighbours(data, neighbour, score)
 
 
-def _first_candidate(grid: dict[str, list[float]]) -> dict[str, float]:
+def _first_candidate(grid: Any) -> dict[str, Any]:
     grid = grid if isinstance(grid, dict) else grid[0]
     return {name: values[0] for name, values in grid.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ManifoldLike
 from skriemdp._quiet import checked_format, quietly, read_array, read_records
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._validation import check_count, check_option, shown
@@ -32,6 +33,9 @@ from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import Grassmann, as_geometry
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta
+
+if TYPE_CHECKING:
+    from skriemdp.ledger.accountant import PrivacyAccountant
 
 __all__ = ["PrivateMatrixCompletion"]
 
@@ -144,17 +148,17 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def __init__(
         self,
-        rank: int | str = "auto",
+        rank: int | Literal["auto"] = "auto",
         bounds: tuple[float, float] = (1, 5),
         *,
-        method: str = "auto",
-        manifold: Any = None,
-        signal_test: str = "paid",
+        method: Literal["auto", "gradient", "covariance", "stochastic", "none"] = "auto",
+        manifold: ManifoldLike | None = None,
+        signal_test: Literal["paid", "public", "none"] = "paid",
         n_steps: int | None = None,
         public_seed: int = 0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        accountant: Any = None,
+        accountant: PrivacyAccountant | None = None,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank

@@ -12,6 +12,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
 from skriemdp.geometry.sphere import Sphere
@@ -89,7 +90,7 @@ _CURES = {
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
     """Which rows are matrices that should be symmetric and are not, beyond rounding."""
-    if not isinstance(geometry, SPDGeometry):
+    if not isinstance(geometry, SPDGeometry | Correlation):
         return np.zeros(len(points), dtype=bool)
     wrong = differ_from_transposes(points)
     different = points[wrong]
@@ -118,6 +119,11 @@ def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
     if isinstance(geometry, SPDGeometry):
         _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
     cure = "check their layout, or map them to the manifold first."
+    if isinstance(geometry, Correlation):
+        cure = (
+            "they must be positive definite with ones on the diagonal: divide rows and columns of "
+            "each covariance by its standard deviations, and shrink singular ones by themselves."
+        )
     if isinstance(geometry, Sphere):
         cure = (
             "they must have that length: divide each by its norm, and make places by "
@@ -254,7 +260,7 @@ def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:
             f"radius={radius:g} needs a center on {geometry}: how far the data are from the "
             "identity depends on their unit of measurement. Pass a public center=, of the data's "
             "size (the identity, np.eye(m), for rows that were recentred or whitened), or "
-            "radius='auto', which finds both privately."
+            "radius='private', which finds both privately."
         )
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     check_reach(geometry, center=point)
@@ -323,5 +329,5 @@ def warn_clipped(noisy: float, sigma: float, expected: float, radius: float) -> 
         warn_user(
             f"about {min(noisy, 1.0):.0%} of the rows lie outside the ball of radius {radius:g} (a "
             "private estimate) and were projected on it; choose center and radius from public "
-            "knowledge of the data's range, or pass center='private' and radius='auto'."
+            "knowledge of the data's range, or pass center='private' and radius='private'."
         )

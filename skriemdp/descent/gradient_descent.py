@@ -52,7 +52,7 @@ class RiemannianGradientDescent:
 
     mu: float
     n_steps: int
-    step_size: float | tuple[float, ...]
+    step_size: float | Sequence[float]
     shares: tuple[float, ...] | None = None
     clip_norm: float = math.inf
     output: str = "last"

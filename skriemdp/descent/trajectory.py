@@ -52,7 +52,7 @@ class Moves:
     """
 
     n_steps: int
-    step_size: float | tuple[float, ...] = 1.0
+    step_size: float | Sequence[float] = 1.0
     output: str = "last"
     retraction: bool = False
     domain: Any = None
@@ -64,7 +64,7 @@ class Moves:
         object.__setattr__(self, "step_size", _step_sizes(self.step_size, self.n_steps))
 
 
-def _step_sizes(step_size: float | tuple[float, ...], n_steps: int) -> tuple[float, ...]:
+def _step_sizes(step_size: float | Sequence[float], n_steps: int) -> tuple[float, ...]:
     if not isinstance(step_size, (Sequence, np.ndarray)):
         check_positive(step_size=step_size)
         return (float(step_size),) * n_steps

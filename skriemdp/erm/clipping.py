@@ -92,7 +92,7 @@ class ClipNorm:
         beyond = int(np.count_nonzero(~(norms <= clip)))
         advice = (
             f"have gradients longer than {clip:.3g} at the start, which were shortened; choose "
-            "clip_norm from public knowledge, or pass clip_norm='auto'."
+            "clip_norm from public knowledge, or pass clip_norm='private'."
         )
         return clip, clipped_fraction(beyond, self.n, meant, advice, budget, streams)
 

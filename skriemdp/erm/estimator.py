@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from sklearn.utils import Tags
@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
@@ -44,7 +45,7 @@ from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from skriemdp._random import NoiseStreams
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -95,9 +96,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         ``gradient(point, X, y)``: Riemannian gradients of a batch, shape ``(b, *point_shape)``.
     euclidean_gradient : callable, optional
         The same, but partial derivatives in ambient coordinates; made Riemannian here.
-    clip_norm : float or "auto", default=1.0
-        Public Riemannian norm to which each record's gradient is shortened.  "auto" takes a private
-        quantile of the norms at the public start, for 3 % of ``mu**2``; full batches only.
+    clip_norm : float or "private", default=1.0
+        Public Riemannian norm to which each record's gradient is shortened.  "private" takes a
+        private quantile of the norms at the public start, for 3 % of ``mu**2``; full batches only.
     batch_size : float, optional
         Expected number of records per step; all of them by default.
     sampling : {"poisson", "fixed-size"}, default="poisson"
@@ -191,23 +192,23 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     def __init__(
         self,
-        manifold: Any = "euclidean",
-        cost: Any = None,
+        manifold: ManifoldLike = "euclidean",
+        cost: Callable[..., Any] | None = None,
         *,
-        backend: str = "numpy",
-        gradient: Any = None,
-        euclidean_gradient: Any = None,
-        clip_norm: Any = 1.0,
-        batch_size: Any = None,
-        sampling: str = "poisson",
-        solver: str = "descent",
+        backend: Literal["numpy", "torch", "jax", "autograd"] = "numpy",
+        gradient: Callable[..., Any] | None = None,
+        euclidean_gradient: Callable[..., Any] | None = None,
+        clip_norm: float | Literal["private"] = 1.0,
+        batch_size: float | None = None,
+        sampling: Literal["poisson", "fixed-size"] = "poisson",
+        solver: Literal["descent", "variance-reduced"] = "descent",
         n_steps: int = 100,
-        step_size: Any = 0.1,
-        output: str = "last",
+        step_size: float | Sequence[float] = 0.1,
+        output: Literal["last", "average", "weighted-average", "random"] = "last",
         retraction: bool = False,
-        start: Any = None,
-        center: Any = None,
-        radius: Any = None,
+        start: ArrayLike | None = None,
+        center: ArrayLike | None = None,
+        radius: float | None = None,
         smoothness: float | None = None,
         callback: Callable[..., Any] | None = None,
         epsilon: float = 1.0,
@@ -278,7 +279,8 @@ class PrivateRiemannianERM(PrivateEstimator):
             return -float(np.mean(gradient.cost(self.point_, X, y)))
         labels = [None] * len(X) if y is None else y
         pairs = zip(X, labels, strict=True)
-        return -float(np.mean([float(self.cost(self.point_, x, label)) for x, label in pairs]))
+        cost = cast("Callable[..., Any]", self.cost)
+        return -float(np.mean([float(cost(self.point_, x, label)) for x, label in pairs]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -373,11 +375,11 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
         if isinstance(self.clip_norm, str):
-            check_option(("auto",), clip_norm=self.clip_norm)
+            check_option(("private",), clip_norm=self.clip_norm)
             if self.batch_size is not None:
                 raise ValueError(
-                    "clip_norm='auto' asks for all gradients at the start; pass batch_size=None, "
-                    "or a public clip_norm."
+                    "clip_norm='private' asks for all gradients at the start; pass "
+                    "batch_size=None, or a public clip_norm."
                 )
         else:
             check_scale(clip_norm=self.clip_norm)
@@ -396,7 +398,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")
         clip, mu = None, gaussian_mu(float(self.epsilon), float(self.delta))
         if self.batch_size is None:
-            clip = ClipNorm(n, mu, None if self.clip_norm == "auto" else float(self.clip_norm))
+            clip = ClipNorm(n, mu, None if self.clip_norm == "private" else float(self.clip_norm))
         solver, event, noise_scale = self._calibrated(moves, n, geometry.dim, clip)
         check_run(solver.noise_multipliers, geometry.dim)
         planned: tuple[Release, ...] = (Release("gradients", 1.0, "gaussian", geometry.dim),)
@@ -446,10 +448,10 @@ class PrivateRiemannianERM(PrivateEstimator):
                 domain=moves.domain,
             )
             return solver, solver.event, solver.noise_multipliers[-1] * 2 / n
-        clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
+        clip, target = cast(float, self.clip_norm), (float(self.epsilon), float(self.delta))
         if search is not None:
             raise ValueError("solver='variance-reduced' needs batch_size.")
-        sampler = SAMPLINGS[self.sampling](self.batch_size, dim)
+        sampler: Any = SAMPLINGS[self.sampling](cast(Any, self.batch_size), dim)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)

@@ -10,7 +10,8 @@ import math
 import os
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -18,12 +19,13 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike
 from skriemdp._groups import Groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import CarriesLedger, Data, tags_of, validated
+from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
@@ -184,28 +186,28 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: PrivateEstimator,
         n_rounds: int = 10,
         clients_per_round: int = 1,
         *,
-        local: str = "rsgd",
+        local: Literal["rsgd", "rsvrg", "statistic"] = "rsgd",
         local_steps: int = 1,
-        step_size: Any = 1.0,
+        step_size: float | Sequence[float] = 1.0,
         smoothness: float | None = None,
         batch_fraction: float = 1.0,
-        clip_norm: Any = None,
-        participation: str = "schedule",
-        aggregation: str = "tangent-mean",
-        output: str = "last",
+        clip_norm: float | None = None,
+        participation: Literal["schedule", "uniform"] = "schedule",
+        aggregation: Literal["tangent-mean", "frechet"] = "tangent-mean",
+        output: Literal["last", "random"] = "last",
         n_jobs: int | None = None,
-        unit: str = "record",
+        unit: Literal["record", "client"] = "record",
         update_clip: float = 1.0,
-        trust: str | None = None,
+        trust: Literal["nobody", "cohort", "aggregator"] | None = None,
         colluding: int = 1,
         clients_per_person: int | None = None,
-        start: Any = None,
-        checkpoint: Any = None,
-        fit_id: Any = None,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        fit_id: str | None = None,
         accountant: PrivacyAccountant | None = None,
         random_state: int | None = None,
     ):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -417,27 +416,3 @@ def moved_one(root: np.ndarray, coordinates: np.ndarray) -> np.ndarray | None:
     low, high = q * first + r * side, q * side + r * last
     across = 0.5 * (left * q + right * r + low * p + high * q)
     return np.array([[left * p + right * q, across], [across, low * q + high * r]])
-
-
-def clipped_logm_sum(
-    xp: ModuleType, matrix: Array, clip_norm: float, summand_scale: Callable[..., Any]
-) -> Array:
-    """Sum of the logarithms of a batch of SPD matrices, each shortened to norm `clip_norm`.
-
-    `summand_scale` is that of :mod:`skriemdp.geometry.base`.
-    """
-    if matrix.shape[-1] == 2:
-        mean, x, y, half_gap = log_parts(xp, *entries(matrix))
-        norms = xp.sqrt(2 * (mean * mean + half_gap * half_gap))
-        scale, (mean, x, y) = summand_scale(xp, norms, clip_norm, mean, x, y)
-        mean, x, y = scale @ mean, scale @ x, scale @ y
-        return assembled(xp, mean + x, y, mean - x)
-    values, vectors = eigh(xp, matrix)
-    logarithms = xp.log(floored(xp, values))
-    norms = xp.sqrt(xp.sum(logarithms * logarithms, axis=-1, keepdims=True))
-    scale, (logarithms,) = summand_scale(xp, norms, clip_norm, logarithms)
-    weights = logarithms * scale
-    # Rows of `stacked` are all eigenvectors of all records.
-    size = matrix.shape[-1]
-    stacked = xp.reshape(xp.matrix_transpose(vectors), (-1, size))
-    return xp.matrix_transpose(stacked * xp.reshape(weights, (-1, 1))) @ stacked

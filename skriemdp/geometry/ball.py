@@ -187,36 +187,25 @@ class GeodesicBall:
         memory when every point is inside.
         """
         xp = array_namespace(x)
-        center = self._center_like(x)
-        target = self._target(xp, x)
-
-        def kernel(block: Array) -> Array:
-            outside = ~(self.geometry.dist(center, block) <= self.radius)
-            if not bool(xp.any(outside)):
-                return block
-            coordinates, _ = self._shortened(xp, center, block[outside], target)
-            result = xp.asarray(block, copy=True)
-            result[outside] = self.geometry.exp_coordinates(center, coordinates)
-            return result
-
         flat = xp.reshape(x, (-1, *self.geometry.shape))
-        return xp.reshape(map_tiles(kernel, flat), x.shape)
+        points = map_tiles(lambda block: self.project_and_count(block)[0], flat)
+        return xp.reshape(points, x.shape)
 
-    def project_and_count(
-        self, x: np.ndarray, distances: np.ndarray | None = None
-    ) -> tuple[np.ndarray, int]:
+    def project_and_count(self, x: Array, distances: Array | None = None) -> tuple[Array, int]:
         """:meth:`project` of points ``(n, *shape)``, and how many of them lay outside.
 
         `distances` to the centre, of all points, are computed unless they are known already.
         """
+        xp, center = array_namespace(x), self._center_like(x)
         distances = self.distances(x) if distances is None else distances
-        outside = np.flatnonzero(~(distances <= self.radius))
-        if not outside.size:
+        outside = ~(distances <= self.radius)
+        count = int(xp.count_nonzero(outside))
+        if not count:
             return x, 0
-        coordinates, _ = self._shortened(np, self.center, x[outside], self._target(np, x))
-        points = x.copy()
-        points[outside] = self.geometry.exp_coordinates(self.center, coordinates)
-        return points, len(outside)
+        coordinates, _ = self._shortened(xp, center, x[outside], self._target(xp, x))
+        points = xp.asarray(x, copy=True)
+        points[outside] = self.geometry.exp_coordinates(center, coordinates)
+        return points, count
 
     def project_with_log_sum(
         self, x: Array, known: Array | None = None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import abc
 import math
-from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
-from skriemdp.geometry._elementary import length
+from skriemdp.geometry._elementary import dot, length
 from skriemdp.geometry._tiles import tiles
 
 
@@ -150,9 +149,9 @@ class Geometry(abc.ABC):
     def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
         """Sum over records of ``log(point, record)``, each shortened to norm `clip_norm` at most.
 
-        This is the query of every private mean: the gradient of half the sum of squared distances
-        is minus this sum.  It is computed in normal coordinates, block by block, so its memory
-        beyond the records does not grow with their number.
+        The gradient of half the sum of squared distances is minus this sum.  It is computed in
+        normal coordinates, block by block, so its memory beyond the records does not grow with
+        their number.
 
         Parameters
         ----------
@@ -170,12 +169,20 @@ class Geometry(abc.ABC):
             must not be able to spoil the sum.
         """
         xp = array_namespace(point, others)
+        if clip_norm == math.inf and xp is np and point.dtype == others.dtype == np.float64:
+            known = self.bounded_log_sum(point, others, clip_norm, np.zeros(self.dim))
+            if known is not None:
+                return self.tangent_from_coordinates(point, known)
         total = xp.zeros(self.dim, dtype=point.dtype, device=device(point))
         for block in tiles(others):
             coordinates = self.log_coordinates(point, block)
-            norms = length(xp, coordinates)[..., 0]
-            scale, (coordinates,) = summand_scale(xp, norms, clip_norm, coordinates)
-            total = total + scale @ coordinates
+            norms = length(xp, coordinates)
+            usable = xp.isfinite(norms)
+            coordinates = xp.where(usable, coordinates, xp.zeros_like(coordinates))
+            if clip_norm < math.inf:
+                norms = xp.where(usable, norms, xp.zeros_like(norms))
+                coordinates = coordinates * (clip_norm / xp.clip(norms, min=clip_norm))
+            total = total + xp.sum(coordinates, axis=0)
         return self.tangent_from_coordinates(point, total)
 
     def bounded_log_sum(
@@ -302,28 +309,26 @@ class Geometry(abc.ABC):
         return min(regular, self.injectivity_radius / 2.0)
 
 
-def clip_scale(xp: ModuleType, norms: Array, clip_norm: float) -> Array:
-    """Factors that shorten vectors of these norms to `clip_norm`; exactly one for shorter ones."""
-    if clip_norm == math.inf:
-        return xp.ones_like(norms)
-    return clip_norm / xp.clip(norms, min=clip_norm)
+class CoordinateGeometry(Geometry):
+    """A geometry that knows normal coordinates best: the rest follows from them.
 
-
-def summand_scale(
-    xp: ModuleType, norms: Array, clip_norm: float, *parts: Array
-) -> tuple[Array, tuple[Array, ...]]:
-    """`clip_scale`, and the vectors' `parts`, with zeros where a norm is not finite.
-
-    Each part is an array whose first axis is that of `norms`.  One record whose logarithm cannot be
-    computed must not be able to spoil a sum; zero is what it counts as.
+    Subclasses write `log_coordinates` and `exp_coordinates`, or `log` and `exp`.
     """
-    scale = clip_scale(xp, norms, clip_norm)
-    if bool(xp.isfinite(xp.sum(norms))):
-        return scale, parts
-    usable = xp.isfinite(norms)
-    flat = xp.reshape(usable, (-1,))
-    cleaned = []
-    for part in parts:
-        row = xp.reshape(flat, (-1, *(1,) * (part.ndim - 1)))
-        cleaned.append(xp.where(row, part, xp.zeros_like(part)))
-    return xp.where(usable, scale, xp.zeros_like(scale)), tuple(cleaned)
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
+
+    def log(self, point: Array, other: Array) -> Array:
+        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
+
+    def dist(self, point: Array, other: Array) -> Array:
+        xp = array_namespace(point, other)
+        return length(xp, self.log_coordinates(point, other))[..., 0]
+
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
+        a = b = self.coordinates_from_tangent(point, tangent_vector_a)
+        if tangent_vector_b is not tangent_vector_a:
+            b = self.coordinates_from_tangent(point, tangent_vector_b)
+        return dot(array_namespace(a, b), a, b)[..., 0]

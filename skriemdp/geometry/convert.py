@@ -11,12 +11,15 @@ import numpy as np
 
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.euclidean import Euclidean
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.hyperbolic import Hyperboloid
 from skriemdp.geometry.poincare import Poincare
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry, example_point
+from skriemdp.geometry.rotations import Rotations
+from skriemdp.geometry.shapes import PlanarShapes
 from skriemdp.geometry.spd import SPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
@@ -24,6 +27,14 @@ from skriemdp.geometry.stiefel import Stiefel
 
 def _square(build: Callable[[int], Geometry]) -> Callable[[int, int], Geometry | None]:
     return lambda rows, columns: build(rows) if rows == columns else None
+
+
+def _rotations(scale: float) -> Callable[[int, int], Geometry | None]:
+    return lambda rows, columns: Rotations(scale) if rows == columns == 3 else None
+
+
+def _shapes(landmarks: int, plane: int) -> Geometry | None:
+    return PlanarShapes(landmarks) if plane == 2 else None
 
 
 # What builds a geometry from the sizes of a point, and returns None where there is none.
@@ -55,6 +66,9 @@ _NAMES: dict[str, tuple[str, int | None, Build]] = {
         2,
         _square(lambda size: SPD(size, metric="bures-wasserstein")),
     ),
+    "correlation": ("(m, m), correlation matrices", 2, _square(Correlation)),
+    "rotations": ("(3, 3), rotation matrices", 2, _rotations(1.0)),
+    "shapes": ("(k, 2), landmarks in the plane", 2, _shapes),
     "grassmann": ("(n, p) with p < n, orthonormal columns", 2, Grassmann),
     "stiefel": ("(n, p) with p < n, orthonormal columns", 2, Stiefel),
 }
@@ -67,7 +81,8 @@ def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geomet
     ----------
     name : str
         "euclidean", "sphere", "circle", "hyperboloid", "poincare", "spd" (affine-invariant metric),
-        "spd-log-euclidean", "spd-bures-wasserstein", "grassmann" or "stiefel" (embedded metric).
+        "spd-log-euclidean", "spd-bures-wasserstein", "correlation", "rotations", "shapes" (planar),
+        "grassmann" or "stiefel" (embedded metric).
     point_shape : tuple of int
         Shape of one point, ``X.shape[1:]`` of the data.
 
@@ -113,10 +128,10 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
     ----------
     manifold : Geometry, str, or pymanopt manifold
         A geometry comes back as it is; a name is looked up by :func:`geometry_from_name`;
-        pymanopt's Euclidean, Sphere, SymmetricPositiveDefinite, Grassmann, Stiefel, PoincareBall
-        and Product become our batched geometries with the same metric, ``k > 1`` copies a
-        :class:`Product`; any other object with
-        pymanopt's methods (yours, too) becomes a :class:`PymanoptGeometry`.
+        pymanopt's Euclidean, Sphere, SymmetricPositiveDefinite, Grassmann, Stiefel, PoincareBall,
+        SpecialOrthogonalGroup(3) and Product become our batched geometries with the same metric,
+        ``k > 1`` copies a :class:`Product`; any other object with pymanopt's methods (yours, too)
+        becomes a :class:`PymanoptGeometry`.
     point_shape : tuple of int or None, default=None
         Shape of one point; a name needs it, an object knows its own.
 
@@ -190,6 +205,7 @@ _TWINS: dict[str, tuple[int | None, Build]] = {
     "Grassmann": (2, Grassmann),
     "Stiefel": (2, _stiefel),
     "PoincareBall": (1, Poincare),
+    "SpecialOrthogonalGroup": (2, _rotations(math.sqrt(2.0))),
 }
 
 # Sectional curvature bounds and injectivity radius of pymanopt's metrics where we have no twin.
@@ -204,7 +220,13 @@ _FACTS = {
 
 
 # Classes whose points have one axis more where they hold k > 1 copies; metrics add up.
-_COPIED = {"SymmetricPositiveDefinite", "Grassmann", "Stiefel", "PoincareBall"}
+_COPIED = {
+    "SymmetricPositiveDefinite",
+    "Grassmann",
+    "Stiefel",
+    "PoincareBall",
+    "SpecialOrthogonalGroup",
+}
 
 
 def _from_pymanopt(manifold: Any) -> Geometry:

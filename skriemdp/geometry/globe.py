@@ -1,4 +1,4 @@
-"""Latitudes and longitudes as unit vectors, and back."""
+"""Places and compositions as unit vectors, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from skriemdp._quiet import quiet, read_numbers
 
-__all__ = ["from_lat_lon", "to_lat_lon"]
+__all__ = ["from_compositions", "from_lat_lon", "to_compositions", "to_lat_lon"]
 
 
 @quiet
@@ -91,3 +91,42 @@ def to_lat_lon(points: Any, degrees: bool = True) -> tuple[np.ndarray, np.ndarra
     x, y, z = points[..., 0], points[..., 1], points[..., 2]
     lat, lon = np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)
     return (np.rad2deg(lat), np.rad2deg(lon)) if degrees else (lat, lon)
+
+
+@quiet
+def from_compositions(parts: Any) -> np.ndarray:
+    """Compositions, rows of parts of a whole, as points of a sphere: the square roots of shares.
+
+    Half the Fisher-Rao distance of two compositions is their distance on ``Sphere``.  Parts may be
+    zero, and all points lie within a quarter of the sphere, where means are unique.
+
+    Parameters
+    ----------
+    parts : array-like of shape (..., k)
+        Counts, amounts or shares, not negative, with a positive sum; rows need not add up to one.
+
+    Returns
+    -------
+    ndarray of shape (..., k)
+        Unit vectors, each from its own row alone.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import from_compositions, to_compositions
+    >>> to_compositions(from_compositions([1.0, 2.0, 1.0])).round(6).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    parts = read_numbers(parts, "parts")
+    if parts.ndim == 0 or parts.shape[-1] < 2:
+        raise ValueError(f"parts must have shape (..., k) with k >= 2, got {parts.shape}.")
+    whole = parts.sum(axis=-1, keepdims=True)
+    if (parts < 0).any() or not (whole > 0).all():
+        raise ValueError("parts must not be negative, and every row needs a positive sum.")
+    return np.sqrt(parts / whole)
+
+
+@quiet
+def to_compositions(points: Any) -> np.ndarray:
+    """Shares, rows that add up to one, of points of a sphere; from :func:`from_compositions`."""
+    squares = read_numbers(points, "points") ** 2
+    return squares / squares.sum(axis=-1, keepdims=True)

@@ -16,7 +16,7 @@ from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, la
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinhc
 from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import CoordinateGeometry
 
 if TYPE_CHECKING:
     from skriemdp.geometry.poincare import Poincare
@@ -54,7 +54,7 @@ def exponential_rounding(geometry: Hyperboloid | Poincare, point: Array, radius:
 
 
 @dataclass(frozen=True)
-class Hyperboloid(Geometry):
+class Hyperboloid(CoordinateGeometry):
     """Hyperbolic space as the upper sheet ``<x, x> = 1 / curvature`` of a hyperboloid.
 
     The Lorentz product is ``<x, y> = -x[0] y[0] + x[1] y[1] + ... + x[dim] y[dim]``: the time
@@ -206,12 +206,6 @@ class Hyperboloid(Geometry):
         time = xp.sqrt(1 + dot(xp, y, y))
         return self._scale * xp.concat([time, y], axis=-1)
 
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
-
-    def log(self, point: Array, other: Array) -> Array:
-        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
-
     def squares(self, others: np.ndarray) -> np.ndarray:
         return row_squares(others[:, 1:])
 
@@ -348,14 +342,6 @@ class Hyperboloid(Geometry):
             xp, xp.minimum(time_x, time_y), near, xp.maximum(time_x, time_y), far
         )
         return self._scale * xp.asinh(length(xp, seen))[..., 0]
-
-    def inner_product(
-        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
-    ) -> Array:
-        xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
-        a = self.coordinates_from_tangent(point, tangent_vector_a)
-        b = self.coordinates_from_tangent(point, tangent_vector_b)
-        return dot(xp, a, b)[..., 0]
 
     def projection(self, point: Array, vector: Array) -> Array:
         # Orthogonal in the Lorentz product, the ambient metric of this model.

@@ -12,12 +12,12 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import CoordinateGeometry
 from skriemdp.geometry.hyperbolic import check_negative_curvature, exponential_rounding
 
 
 @dataclass(frozen=True)
-class Poincare(Geometry):
+class Poincare(CoordinateGeometry):
     """Hyperbolic space as the open unit ball, metric ``(2 R / (1 - |x|^2))^2 <u, v>``.
 
     ``R = 1 / sqrt(-curvature)`` is the curvature radius; with the default curvature -1 these are
@@ -134,9 +134,6 @@ class Poincare(Geometry):
         xp = array_namespace(point, tangent_vector)
         gap = self._gap(xp, point)
         return self._walk(xp, point, gap, tangent_vector, gap / 2)
-
-    def log(self, point: Array, other: Array) -> Array:
-        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -15,7 +15,7 @@ from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import CoordinateGeometry
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
@@ -41,7 +41,7 @@ def _are_single(point: Array, other: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class Sphere(Geometry):
+class Sphere(CoordinateGeometry):
     """The sphere ``{x in R^(dim+1) : |x| = radius}`` with the metric of the ambient space.
 
     Points are rescaled to the sphere wherever they come in, so a point off by rounding gives the
@@ -108,25 +108,6 @@ class Sphere(Geometry):
 
     # Everything below works with unit vectors and angles; the radius enters at the doors.
 
-    def _direction_and_angle(self, xp: ModuleType, x: Array, y: Array) -> tuple[Array, Array]:
-        """Unit tangent vector at unit `x` towards unit `y`, and the angle between them."""
-        cosine = dot(xp, x, y)
-        sign = xp.where(cosine < 0, -xp.ones_like(cosine), xp.ones_like(cosine))
-        # y - x is free of cancellation next to x, y + x next to the antipode.
-        difference = y - sign * x
-        tangent = difference - dot(xp, x, difference) * x
-        sine = length(xp, tangent)
-        direction = tangent / nonzero(xp, sine)
-        antipodal = (sine == 0) & (sign < 0)
-        if bool(xp.any(antipodal)):
-            direction = xp.where(antipodal, self._first_direction(xp, x), direction)
-        return direction, xp.atan2(sine, cosine)
-
-    def _first_direction(self, xp: ModuleType, x: Array) -> Array:
-        one = xp.ones_like(x[..., :1])
-        zeros = xp.zeros_like(x[..., : self.dim - 1])
-        return self._reflect(xp, x, xp.concat([one, zeros], axis=-1))
-
     @staticmethod
     def _reflect(xp: ModuleType, x: Array, coordinates: Array) -> Array:
         # Householder reflection that takes the first axis to -sign(x0) x: it maps (0, c) to the
@@ -145,12 +126,6 @@ class Sphere(Geometry):
         angle = length(xp, v)
         y = xp.cos(angle) * x + sinc(xp, angle) * v
         return y * (self.radius / length(xp, y))
-
-    def log(self, point: Array, other: Array) -> Array:
-        xp = array_namespace(point, other)
-        x, y = point / length(xp, point), other / length(xp, other)
-        direction, angle = self._direction_and_angle(xp, x, y)
-        return (self.radius * angle) * direction
 
     def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         if not _are_single(point, coordinates):
@@ -259,30 +234,6 @@ class Sphere(Geometry):
         c = c * (self.radius * xp.atan2(sine, cosine) / nonzero(xp, sine))
         return form.turned_back(xp, c)
 
-    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
-        # angle / sin(angle) times y - cos(angle) x: the sum is a product of weights and records,
-        # and no logarithm is formed.  They are where one has to be shortened, or is close to the
-        # antipode, where digits are lost.
-        if not isinstance(others, np.ndarray) or others.ndim != 2:
-            return super().clipped_log_sum(point, others, clip_norm)
-        x = point / np.linalg.norm(point)
-        total, along = np.zeros_like(x), 0.0
-        for block in tiles(others):
-            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            with np.errstate(all="ignore"):
-                cosine = np.minimum((block @ x) / lengths, 1.0)
-                if not cosine.min(initial=1.0) > _NEAR_ANTIPODE:  # or NaN
-                    return super().clipped_log_sum(point, others, clip_norm)
-                sine = np.sqrt((1.0 - cosine) * (1.0 + cosine))
-                angle = np.arctan2(sine, cosine)
-            if self.radius * angle.max(initial=0.0) > clip_norm:
-                return super().clipped_log_sum(point, others, clip_norm)
-            factor = np.where(sine > 0.0, angle / np.where(sine > 0.0, sine, 1.0), 1.0)
-            total += (factor / lengths) @ block
-            along += float(factor @ cosine)
-        tangent = total - along * x
-        return self.radius * (tangent - (x @ tangent) * x)
-
     def squares(self, others: np.ndarray) -> np.ndarray:
         return row_squares(others)
 
@@ -370,8 +321,9 @@ class Sphere(Geometry):
 
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, other, tangent_vector)
-        x, y = point / length(xp, point), other / length(xp, other)
-        direction, angle = self._direction_and_angle(xp, x, y)
+        x, v = point / length(xp, point), self.log(point, other) / self.radius
+        angle = length(xp, v)
+        direction = v / nonzero(xp, angle)
         along = dot(xp, direction, tangent_vector)
         turned = -2 * xp.sin(angle / 2) ** 2 * direction - xp.sin(angle) * x
         return self.projection(other, tangent_vector + along * turned)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -13,6 +14,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._quiet import quietly, read_records, read_weights
 from skriemdp._validation import check_option
 from skriemdp._warnings import warn_user
@@ -100,13 +102,13 @@ default="auto"
         for :class:`skriemdp.PrivateRiemannianERM`.
     center : array-like of shape (n_features,), optional
         Public centre of the rows, which is subtracted from them.  None: found privately if
-        `feature_norm` is "auto", zero if that is a number; zero too without an intercept and for
+        `feature_norm` is "private", zero if that is a number; zero too without an intercept and for
         sparse X, which it would fill.
-    feature_norm : float or "auto", default="auto"
+    feature_norm : float or "private", default="private"
         Bound of the Euclidean norm of a row of X less its centre; longer rows are scaled down to
-        it, silently.  "auto" finds it privately, for 4 to 53 % of ``mu**2`` with the centre, and
-        from `public_X`, where there is one, for nothing.  A number must be public.  With "auto" a
-        classifier of n records and d columns looks at the columns one by one where ``n mu >= 64
+        it, silently.  "private" finds it privately, for 4 to 53 % of ``mu**2`` with the centre, and
+        from `public_X`, where there is one, for nothing.  A number must be public.  With "private"
+        a classifier of n records and d columns looks at the columns one by one where ``n mu >= 64
         sqrt(d)`` and no public rows or subspace are given (sparse X: of at most 512 columns), and
         divides each by a scale of its own where they come in unlike units; the norm is then that
         of the scaled rows.
@@ -222,23 +224,25 @@ default="auto"
 
     def __init__(
         self,
-        loss: Any = "log_loss",
-        preconditioner: Any = "auto",
+        loss: Literal["log_loss", "hinge", "squared_error", "huber"] = "log_loss",
+        preconditioner: Literal[
+            "auto", "noised", "diagonal", "norm", "paper", "public", "none"
+        ] = "auto",
         *,
-        manifold: Any = None,
-        center: Any = None,
-        feature_norm: float | str = "auto",
-        target_range: Any = (-1.0, 1.0),
-        classes: Any = None,
+        manifold: ManifoldLike | None = None,
+        center: ArrayLike | None = None,
+        feature_norm: float | Literal["private"] = "private",
+        target_range: tuple[float, float] = (-1.0, 1.0),
+        classes: Iterable[Any] | None = None,
         alpha: float = 0.0,
         fit_intercept: bool = True,
         max_norm: float | None = None,
-        subspace: Any = None,
-        public_X: Any = None,
-        public_y: Any = None,
-        clip_norm: Any = None,
+        subspace: ArrayLike | Callable[..., np.ndarray] | None = None,
+        public_X: ArrayLike | None = None,
+        public_y: ArrayLike | None = None,
+        clip_norm: float | Sequence[float] | Callable[..., float] | None = None,
         n_steps: int | None = None,
-        step_size: Any = None,
+        step_size: float | None = None,
         batch_size: int | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-5,
@@ -418,7 +422,7 @@ default="auto"
             1.0 - place.level,
             f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "
             "center and feature_norm from public knowledge of the data's range, or pass "
-            "feature_norm='auto'.",
+            "feature_norm='private'.",
             budget,
             streams,
         )

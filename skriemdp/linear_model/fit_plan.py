@@ -418,7 +418,7 @@ def _check_parameters(model: Any, n: int) -> None:
     check_fraction(delta=model.delta)
     check_option(PRECONDITIONERS, preconditioner=model.preconditioner)
     if isinstance(model.feature_norm, str):
-        check_option(("auto",), feature_norm=model.feature_norm)
+        check_option(("private",), feature_norm=model.feature_norm)
     else:
         check_scale(feature_norm=model.feature_norm)
     check_nonnegative(alpha=model.alpha)
@@ -473,7 +473,7 @@ def _bounds(
     model: Any, p: int, sparse: bool, public_X: Any
 ) -> tuple[np.ndarray | None, float | None]:
     """Public centre and norm; None for what is found privately."""
-    auto, center = model.feature_norm == "auto", None
+    auto, center = model.feature_norm == "private", None
     if model.center is not None:
         center = public_array("center", model.center)
         if center.shape != (p,) or not (np.abs(center) <= 1e60).all():

@@ -16,6 +16,7 @@ from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.ball import center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.sphere import Sphere
@@ -72,7 +73,7 @@ def radii(geometry: Geometry) -> Radii:
     """What is public about radii on `geometry`."""
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
-    if isinstance(geometry, SPDGeometry):
+    if isinstance(geometry, SPDGeometry | Correlation):
         return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
     if isinstance(geometry, Sphere | Circle | Grassmann):
         unit, whole = _unit_and_diameter(geometry)

@@ -7,6 +7,7 @@ symmetric positive definite matrices have a determinant.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
+from skriemdp.geometry.rotations import Rotations
+from skriemdp.geometry.shapes import PlanarShapes
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.spd.bures import BuresWassersteinSPD
 from skriemdp.geometry.sphere import Sphere
@@ -71,10 +74,12 @@ def start_rule(geometry: Geometry) -> StartRule | None:
         return _Unit(geometry)
     if isinstance(geometry, Grassmann):
         return _Subspace(geometry)
+    if isinstance(geometry, PlanarShapes):
+        return _Shape(geometry)
     if isinstance(geometry, Product):
         rules = tuple(start_rule(factor) for factor in geometry.factors)
         return None if all(rule is None for rule in rules) else _Factors(geometry, rules)
-    if isinstance(geometry, Sphere | Stiefel | Circle) or _is_rotations(geometry):
+    if isinstance(geometry, Sphere | Stiefel | Circle | Rotations) or _is_rotations(geometry):
         return _Ambient(geometry)
     return None
 
@@ -215,6 +220,34 @@ class _Subspace(StartRule):
         eye = np.eye(self.geometry.dim // self.geometry.p)
         eye = np.broadcast_to(eye, (len(points), *eye.shape))
         return Complement(np, points).expand(eye)
+
+
+@dataclass(frozen=True)
+class _Shape(StartRule):
+    """The leading plane of the mean projector on all turns and sizes of a shape."""
+
+    geometry: PlanarShapes
+
+    @property
+    def _planes(self) -> _Subspace:
+        return _Subspace(Grassmann(2 * self.geometry.landmarks, 2))
+
+    def share(self, t: float) -> float:
+        return self._planes.share(t)
+
+    def check(self, mu: float) -> None:
+        self._planes.check(mu)
+
+    def release(
+        self,
+        points: np.ndarray,
+        n: int,
+        budget: GaussianBudget,
+        share: float,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        found = self._planes.release(self.geometry.planes(points), n, budget, share, streams)
+        return dataclasses.replace(found, center=self.geometry.nearest(found.center))
 
 
 # -- units of matrices ----------------------------------------------------------------------------

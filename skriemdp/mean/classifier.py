@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import softmax
@@ -12,6 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
@@ -90,11 +92,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         As in :class:`skriemdp.PrivateFrechetMean`.
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the points.  "private" spends a part of the budget on
-        finding one.  None means "private" with ``radius="auto"``, and the geometry's base point
+        finding one.  None means "private" with ``radius="private"``, and the geometry's base point
         (zero, root, pole) with a number, which matrices of "spd" do not have.
-    radius : float or "auto", default="auto"
+    radius : float or "private", default="private"
         Public radius of that ball, in geodesic distance; rows outside are shortened to it,
-        silently.  "auto" spends a part of the budget on finding one.
+        silently.  "private" spends a part of the budget on finding one.
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
         warning: whether a label occurs at all can be one record's secret.
@@ -180,12 +182,12 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def __init__(
         self,
-        manifold: Any = "euclidean",
-        center: Any = None,
-        radius: Any = "auto",
+        manifold: ManifoldLike = "euclidean",
+        center: ArrayLike | None = None,
+        radius: float | Literal["private"] = "private",
         *,
-        classes: Any = None,
-        shape: Any = None,
+        classes: Iterable[Any] | None = None,
+        shape: ArrayLike | None = None,
         uncertainty: bool = False,
         epsilon: float = 1.0,
         delta: float = 1e-5,

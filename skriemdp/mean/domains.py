@@ -40,7 +40,7 @@ def read_points(estimator: Any, X: Any, least: int = 2) -> Data:
 def public_domain(geometry: Geometry, center: Any, radius: Any) -> GeodesicBall | None:
     """The public ball; None where a part of it is private."""
     asked = isinstance(center, str) and center == "private"
-    if asked or (isinstance(radius, str) and radius == "auto"):
+    if asked or (isinstance(radius, str) and radius == "private"):
         return None
     return public_ball(geometry, center, radius)
 
@@ -57,7 +57,7 @@ def search_domain(
             "public."
         )
     middle, bound = None, None
-    if not isinstance(radius, str) or radius != "auto":
+    if not isinstance(radius, str) or radius != "private":
         check_scale(radius=radius)
         bound = float(radius)
         if bound >= geometry.radius_limit:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._groups import Groups
 from skriemdp._quiet import quiet, read_array, read_numbers, read_records
 from skriemdp._validation import check_count, check_option, check_positive, shown
@@ -192,12 +194,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the data.  It must not be computed from the data.
         "private" spends a part of the budget on finding one.  None means "private" with
-        ``radius="auto"``, and the geometry's base point (zero, root, pole) with a number; matrices
-        of "spd" have a unit of measurement and no such point, so they need a centre then.
-    radius : float or "auto", default="auto"
+        ``radius="private"``, and the geometry's base point (zero, root, pole) with a number;
+        matrices of "spd" have a unit of measurement and no such point, so they need a centre then.
+    radius : float or "private", default="private"
         Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
-        silently; `clipped_fraction_` tells how many, privately.  "auto" spends a part of the budget
-        on a private quantile of the distances.
+        silently; `clipped_fraction_` tells how many, privately.  "private" spends a part of the
+        budget on a private quantile of the distances.
     mechanism : str, default="auto"
         "auto": in a public ball, rough means and private radii around them find out where in it the
         data are, then the mean is asked for there; one release where n, epsilon and delta, by a
@@ -321,19 +323,19 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def __init__(
         self,
-        manifold: Any = "euclidean",
-        center: Any = None,
-        radius: Any = "auto",
-        mechanism: Any = "auto",
+        manifold: ManifoldLike = "euclidean",
+        center: ArrayLike | None = None,
+        radius: float | Literal["private"] = "private",
+        mechanism: Literal["auto", "tangent", "gradient", "gaussian", "laplace", "k-norm"] = "auto",
         *,
-        noise: Any = "auto",
-        shrink: Any = "auto",
+        noise: Literal["auto", "gaussian", "laplace"] = "auto",
+        shrink: Literal["auto"] | None = "auto",
         uncertainty: bool = False,
-        statistic: Any = "mean",
+        statistic: Literal["mean", "median"] = "mean",
         n_steps: int | None = None,
-        step_size: Any = 1.0,
-        clip_norm: Any = None,
-        start: Any = None,
+        step_size: float | Sequence[float] = 1.0,
+        clip_norm: float | None = None,
+        start: ArrayLike | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -601,7 +603,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             check_law(mechanism, geometry)
         elif gaussian:
             noise = "gaussian"
-        choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
+        choices: dict[str, Any] = {
+            "mechanism": mechanism,
+            "noise": noise,
+            "ball": ball,
+            "search": search,
+        }
         choices["secret_n"] = terms.secret_n
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
         public = public_facts(geometry, n, ball, search)
@@ -937,7 +944,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _domain_and_start(self, geometry: Geometry, start: Any = None) -> tuple[GeodesicBall, None]:
         """The public ball, in which iterates stay; they start at its centre."""
-        return public_ball(geometry, self.center, self.radius), None
+        return public_ball(geometry, self.center, cast(float, self.radius)), None
 
     def _adopt_point(self, point: np.ndarray) -> None:
         """Learned attributes from a released point, for federated runs."""

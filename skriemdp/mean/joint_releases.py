@@ -344,7 +344,7 @@ def check_width(geometry: Geometry, ball: GeodesicBall | None) -> None:
         raise ValueError(
             f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which two "
             f"moments do not say where a mean is to within its error on {geometry}; pass a smaller "
-            "radius and a center near the data, or radius='auto'."
+            "radius and a center near the data, or radius='private'."
         )
 
 

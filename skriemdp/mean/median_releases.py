@@ -245,11 +245,11 @@ def plan_median(geometry: Geometry, n: int, mu: float, center: Any, radius: Any)
         As of :class:`skriemdp.PrivateFrechetMean`.
     """
     reach, ball = 0.5 * geometry.radius_limit, public_domain(geometry, center, radius)
-    if not isinstance(radius, str) or radius != "auto":
+    if not isinstance(radius, str) or radius != "private":
         check_scale(radius=radius)
         reach = min(reach, float(radius))
     start = center if ball is None else ball.center
-    search = search_domain(geometry, n, mu, start, "auto")
+    search = search_domain(geometry, n, mu, start, "private")
     # The radius is a scale, which far records must not stretch.
     search = dataclasses.replace(search, highest=0.5)
     dim = geometry.dim

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
@@ -65,12 +66,12 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     manifold : str, Geometry or pymanopt manifold, default="euclidean"
         As for :class:`skriemdp.PrivateFrechetMean`.
     center : array-like of shape ``point_shape`` or "private", optional
-        Public centre of the ball that bounds the data; None means "private" with ``radius="auto"``,
-        and the geometry's base point with a number, which
+        Public centre of the ball that bounds the data; None means "private" with
+        ``radius="private"``, and the geometry's base point with a number, which
         matrices of "spd" do not have.
-    radius : float or "auto", default="auto"
+    radius : float or "private", default="private"
         Public radius of that ball, in geodesic distance; records outside are projected on it.
-        "auto" spends a part of the budget on finding one.
+        "private" spends a part of the budget on finding one.
     whiten : bool, default=False
         Divide the components of `transform` by their standard deviations.
     epsilon, delta : float, default=1.0, 1e-5
@@ -135,10 +136,10 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     def __init__(
         self,
         n_components: int = 2,
-        manifold: Any = "euclidean",
+        manifold: ManifoldLike = "euclidean",
         *,
-        center: Any = None,
-        radius: Any = "auto",
+        center: ArrayLike | None = None,
+        radius: float | Literal["private"] = "private",
         whiten: bool = False,
         epsilon: float = 1.0,
         delta: float = 1e-5,

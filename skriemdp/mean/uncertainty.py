@@ -46,7 +46,7 @@ def warn_cut(clipped: float, noise: float, radius: float) -> None:
             f"about {min(clipped, 1.0):.1%} of the records lie outside the ball of radius "
             f"{radius:g} (a private estimate): the region covers the mean of the records projected "
             "on that ball, which skewed data can move away from their own mean. Use a larger "
-            "public radius, or more records or a larger epsilon with radius='auto'."
+            "public radius, or more records or a larger epsilon with radius='private'."
         )
 
 

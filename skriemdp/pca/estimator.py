@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ManifoldLike
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
@@ -30,6 +31,7 @@ from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
+    from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.pca.problem import SubspaceProblem
     from skriemdp.pca.sum_releases import CovarianceSums
 
@@ -69,11 +71,11 @@ class PrivatePrincipalEigenvector(
     ----------
     n_components : int, default=1
         Number of components k.
-    row_norm : "auto" or float, default="auto"
-        Norm to which every centred row is scaled when it is longer.  "auto" releases a quantile of
-        the norms at a level set by n, d and the budget, for 5 % of ``mu**2`` (10 % for pairs).  A
-        number is public: it must not be computed from the data; `clipped_fraction_` then tells how
-        many rows it shortens.
+    row_norm : "private" or float, default="private"
+        Norm to which every centred row is scaled when it is longer.  "private" releases a quantile
+        of the norms at a level set by n, d and the budget, for 5 % of ``mu**2`` (10 % for pairs).
+        A number is public: it must not be computed from the data; `clipped_fraction_` then tells
+        how many rows it shortens.
     mechanism : {"auto", "covariance", "gradient", "power", "refine", "exponential"}, default="auto"
         "covariance": eigenvectors of the noisy second moment.  "refine": the same for a part of the
         budget, then what that matrix shows to be best: clipped noisy products with its eigenvectors
@@ -121,7 +123,7 @@ manifold, default="auto"
     mean_ : ndarray of shape (n_features,)
         The private mean; zeros with ``center="assume"``.
     row_norm_ : float
-        Norm that rows were scaled to; a private release for ``row_norm="auto"``.
+        Norm that rows were scaled to; a private release for ``row_norm="private"``.
     clipped_fraction_ : float
         Private estimate of the fraction of shortened rows; only where `row_norm` is a number.
     spectrum_ : ndarray of shape (n_features,) or None
@@ -185,16 +187,18 @@ manifold, default="auto"
     def __init__(
         self,
         n_components: int = 1,
-        row_norm: float | str = "auto",
-        mechanism: str = "auto",
+        row_norm: float | Literal["private"] = "private",
+        mechanism: Literal[
+            "auto", "covariance", "gradient", "power", "refine", "exponential"
+        ] = "auto",
         *,
-        center: str = "private",
-        manifold: Any = "auto",
+        center: Literal["private", "assume"] = "private",
+        manifold: ManifoldLike = "auto",
         n_steps: int | None = None,
         public_seed: int = 0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        accountant: Any = None,
+        accountant: PrivacyAccountant | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -399,7 +403,7 @@ manifold, default="auto"
             budget = GaussianBudget
             total = strength = gaussian_mu(self.epsilon, self.delta)
         name = self._choose(d)
-        row_norm = None if self.row_norm == "auto" else float(self.row_norm)
+        row_norm = None if self.row_norm == "private" else float(self.row_norm)
         bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
         # Differences of pairs need one table in memory, to be matched at random.
         if (
@@ -462,7 +466,7 @@ manifold, default="auto"
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         if isinstance(self.row_norm, str):
-            check_option(("auto",), row_norm=self.row_norm)
+            check_option(("private",), row_norm=self.row_norm)
         else:
             check_scale(row_norm=self.row_norm)
         if self.n_components > d:
@@ -554,8 +558,8 @@ manifold, default="auto"
         if fraction - 2.0 * sigma > 0.2:
             warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
-                f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
-                "a bound privately."
+                f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='private' "
+                "finds a bound privately."
             )
 
     # -- sums over several tables, each with noise of its own -----------------------------------
@@ -619,7 +623,7 @@ manifold, default="auto"
 
     def _problem(self, X: Any, y: Any = None) -> SubspaceProblem:
         """The risk of the subspace for general solvers; needs a public row norm."""
-        if self.row_norm == "auto":
+        if self.row_norm == "private":
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
         if self.center != "assume":
             raise ValueError("a general solver does not centre rows; pass center='assume'.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._warnings import warn_user
@@ -66,8 +67,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Hyperbolic space of the labels, in place of `coordinates` and `curvature`: ``Hyperboloid``
         or ``Poincare`` of :mod:`skriemdp.geometry`, or pymanopt's ``PoincareBall``, which is
         wrapped as the ball of curvature -1; y and predictions are points of it.
-    feature_scale : "auto", float or array-like of shape (n_features,), default="auto"
-        Scale of the features, which are divided by it and clipped at ten of it.  "auto" finds a
+    feature_scale : "private", float or array-like of shape (n_features,), default="private"
+        Scale of the features, which are divided by it and clipped at ten of it.  "private" finds a
         centre, which is subtracted, and one scale for all features privately, for 3 to 45 % of
         ``mu**2``; with public features it takes the mean and the standard deviation of each.
         Numbers must be public; nothing is subtracted then.
@@ -159,18 +160,18 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        method: str = "parametric",
+        method: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
         *,
-        privacy_unit: str = "record",
-        coordinates: str = "tangent",
+        privacy_unit: Literal["record", "label"] = "record",
+        coordinates: Literal["tangent", "lorentz", "poincare"] = "tangent",
         curvature: float = -1.0,
-        manifold: Any = None,
-        feature_scale: float | str = "auto",
+        manifold: ManifoldLike | None = None,
+        feature_scale: ArrayLike = "private",
         radius: float = 6.0,
-        base_point: Any = "private",
+        base_point: ArrayLike = "private",
         n_frequencies: int | None = None,
         length_scale: float | None = None,
-        clip_norm: Any = None,
+        clip_norm: float | None = None,
         n_steps: int | None = None,
         ridge: float | None = None,
         n_queries: int = 100,

@@ -23,7 +23,7 @@ __all__ = ["ADVICE", "FeatureMap", "FeatureScaling"]
 _TILE = 4096
 ADVICE = (
     "have a feature beyond {limit:g} times feature_scale and were clipped; choose feature_scale "
-    "from public knowledge of the data, or pass feature_scale='auto'."
+    "from public knowledge of the data, or pass feature_scale='private'."
 )
 _WARN = 0.2
 

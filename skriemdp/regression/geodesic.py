@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._validation import check_fraction, check_scale
 from skriemdp._warnings import warn_user
@@ -60,19 +61,19 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         Of the responses; as in :class:`skriemdp.PrivateFrechetMean`.
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the responses.  None means "private" with
-        ``radius="auto"``, and the geometry's base point with a number, which
+        ``radius="private"``, and the geometry's base point with a number, which
         matrices of "spd" do not have.
-    radius : float or "auto", default="auto"
+    radius : float or "private", default="private"
         Public radius of that ball, in geodesic distance.  Responses outside are moved to its rim,
-        silently.  "auto" finds it privately.
+        silently.  "private" finds it privately.
     feature_center : array-like of shape (n_features,), optional
         Public; it is subtracted from the features.  None: found privately if `feature_scale` is
-        "auto", zero otherwise.
-    feature_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        "private", zero otherwise.
+    feature_scale : "private", float or array-like of shape (n_features,), default="private"
         What centred features are divided by; rows of X longer than one are then shortened to it,
-        silently.  "auto" finds one number for all features privately.  Pass public numbers, one for
-        each, where the units of features differ widely: noise is the same for all features after
-        the division.
+        silently.  "private" finds one number for all features privately.  Pass public numbers, one
+        for each, where the units of features differ widely: noise is the same for all features
+        after the division.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
     accountant, random_state
@@ -140,12 +141,12 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        manifold: Any = "euclidean",
+        manifold: ManifoldLike = "euclidean",
         *,
-        center: Any = None,
-        radius: Any = "auto",
-        feature_center: Any = None,
-        feature_scale: float | str = "auto",
+        center: ArrayLike | None = None,
+        radius: float | Literal["private"] = "private",
+        feature_center: ArrayLike | None = None,
+        feature_scale: ArrayLike = "private",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -332,7 +333,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
 
     def _public_ball(self, geometry: Geometry) -> tuple[np.ndarray | None, float | None]:
         """Centre and radius of the responses, None where they have to be found."""
-        free_radius = isinstance(self.radius, str) and self.radius == "auto"
+        free_radius = isinstance(self.radius, str) and self.radius == "private"
         asked = isinstance(self.center, str) and self.center == "private"
         free_center = asked or (free_radius and self.center is None)
         center, radius = None, None

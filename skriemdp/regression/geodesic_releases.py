@@ -63,8 +63,8 @@ _LARGEST = 1e100
 _ROW = math.sqrt(2.0)
 _ADVICE = (
     "have features or responses outside of their bounds and were clipped; choose feature_scale, "
-    "center and radius from public knowledge of the data, or pass feature_scale='auto' and "
-    "radius='auto'."
+    "center and radius from public knowledge of the data, or pass feature_scale='private' and "
+    "radius='private'."
 )
 
 

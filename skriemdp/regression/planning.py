@@ -125,7 +125,7 @@ class BasePoint:
 def public_scale(feature_scale: Any, d: int) -> np.ndarray | None:
     """The public scale of d features; None where it has to be found."""
     if isinstance(feature_scale, str):
-        check_option(("auto",), feature_scale=feature_scale)
+        check_option(("private",), feature_scale=feature_scale)
         return None
     try:
         scale = np.asarray(feature_scale, dtype=float)
@@ -134,7 +134,7 @@ def public_scale(feature_scale: Any, d: int) -> np.ndarray | None:
     sane = (scale >= 1e-100) & (scale <= 1e100)
     if scale.shape not in ((), (d,)) or not sane.all():
         raise ValueError(
-            f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one per "
+            f"feature_scale must be 'private', a number in [1e-100, 1e100] or {d} of them, one per "
             "feature."
         )
     return scale

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -208,11 +208,11 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
 
     def __init__(
         self,
-        estimator: Any,
-        param_grid: Any,
+        estimator: BaseEstimator,
+        param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         mean_runs: float | None = None,
-        loss: Any = "auto",
+        loss: Literal["auto", "zero_one", "squared_error"] | Callable[..., Any] = "auto",
         loss_bound: float = 1.0,
         delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -491,7 +491,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         except Exception as error:  # noqa: BLE001  the estimator may want other records than these
             check = RowCheck(False, True, False, error=type(error).__name__)
         else:
-            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+            loss = cast(Callable[..., Any], self.loss)
+            check = check_rows(lambda X, y: loss(model, X, y), [made])
         refuse_mixing(check, "loss")
         return check
 

@@ -43,13 +43,16 @@ from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
     Circle,
+    Correlation,
     Euclidean,
     GeodesicBall,
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    PlanarShapes,
     Poincare,
     Product,
+    Rotations,
     Sphere,
     Stiefel,
 )
@@ -124,6 +127,9 @@ GEOMETRIES = {
     "bures": (BuresWassersteinSPD(2), 0.4),
     "grassmann": (Grassmann(3, 1), 0.3),
     "stiefel": (Stiefel(3, 2), 0.2),
+    "correlation": (Correlation(3), 1.5),
+    "rotations": (Rotations(), 0.6),
+    "shapes": (PlanarShapes(4), 0.3),
 }
 
 
@@ -201,7 +207,7 @@ def means():
     box = Euclidean(10)
     fit = fitted(PrivateFrechetMean, box, epsilon=1.0, radius=1.0)
     pair("mean adaptive one look", fit, *opposite(box, 1.0, n=150), attains=0.8)
-    for center, radius in (("private", "auto"), (None, "auto"), ("private", 1.0)):
+    for center, radius in (("private", "private"), (None, "private"), ("private", 1.0)):
         for quiet in (True, False):
             found = {"center": center, "radius": radius, "mechanism": "gradient"}
             data = opposite(space, 4.0, rest=0.3, n=40)
@@ -229,11 +235,11 @@ def means():
     # A record crosses the distance that a search asks about: its counts move.
     spread = along(space, np.linspace(0.05, 2.0, 60))
     data = changed(spread, *along(space, [1e-9, 290.0]))
-    fit = fitted(PrivateFrechetMean, space, radius="auto", mechanism="tangent")
+    fit = fitted(PrivateFrechetMean, space, radius="private", mechanism="tangent")
     pair("mean counts of a radius", fit, *data, attains=0.05)
     fit = fitted(PrivateFrechetMean, space, radius=3.0, epsilon=20.0, noise="gaussian")
     pair("mean counts of an adaptive radius", fit, *changed(spread, *along(space, [0, 2.9])))
-    fit = fitted(PrivateFrechetMean, space, center="private", radius="auto")
+    fit = fitted(PrivateFrechetMean, space, center="private", radius="private")
     pair("mean counts of a zoom", fit, *changed(spread, *along(space, [1e-9, 290.0])))
     # Means that are iterated, in positive and in negative curvature.
     iterated = {"mechanism": "tangent", "noise": "gaussian", "epsilon": 30.0}
@@ -241,7 +247,7 @@ def means():
     pair("mean iterated sphere", fit, *opposite(Sphere(2), 0.4, n=60), attains=0.7)
     fit = fitted(PrivateFrechetMean, space, radius=2.0, **iterated)
     pair("mean iterated hyperboloid", fit, *opposite(space, 2.0, n=60), attains=0.8)
-    fit = fitted(PrivateFrechetMean, space, radius="auto", mechanism="gradient")
+    fit = fitted(PrivateFrechetMean, space, radius="private", mechanism="gradient")
     pair("mean exact counts of a radius", fit, *data, attains=0.05)
     # Descent that starts away from the centre, more steps, clipped logarithms.
     start = along(space, [0.9])[0]
@@ -633,7 +639,7 @@ def _regressions_of_people():
     pair("people regression moments", fit, *labels, attains=0.8)
     pair("people regression moments all", fit, *both, attains=0.5)
     far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
-    fit = regress("parametric", feature_scale="auto", n_steps=3)
+    fit = regress("parametric", feature_scale="private", n_steps=3)
     pair("people regression found scale", fit, *far, attains=0.1)
     pair("people regression found scale noisy", fit, *far, quiet=False)
     absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
@@ -674,7 +680,7 @@ def _risks_of_people():
         fit = erm("euclidean", sampling=sampling, **settings)
         pair(f"people erm {sampling}", fit, *data, attains=least)
         pair(f"people erm {sampling} noisy", fit, *data, quiet=False)
-    fit = erm("euclidean", gradient=linear_gradient, clip_norm="auto", n_steps=2)
+    fit = erm("euclidean", gradient=linear_gradient, clip_norm="private", n_steps=2)
     pair("people erm found clip", fit, *data, attains=0.8)
     data = exchanged(*opposite(space, 2.0, rest=0.5))
     settings = {"solver": "variance-reduced", "n_steps": 20, "batch_size": 6, "step_size": 0.4}
@@ -706,6 +712,12 @@ def searched(geometry, mu=6.0, **known):
     return fit
 
 
+def opposite_shapes():
+    """A square, and its mirror image in the complex plane's other direction: at the cut locus."""
+    square = PlanarShapes(4).base_point
+    return square, square * [1.0, -1.0]
+
+
 def searches():
     spaces = {
         "affine": (AffineInvariantSPD(2), 1.0),
@@ -718,6 +730,9 @@ def searches():
         "stiefel": (Stiefel(3, 2), 0.4),
         "hyperboloid": (Hyperboloid(2), 1.5),
         "euclidean": (Euclidean(2), 1.0),
+        "correlation": (Correlation(3), 1.0),
+        "rotations": (Rotations(), 0.6),
+        "shapes": (PlanarShapes(4), 0.3),
         "product": (Product(Sphere(2), AffineInvariantSPD(2), Euclidean(1)), 0.5),
     }
     for name, (geometry, reach) in spaces.items():
@@ -744,6 +759,8 @@ def searches():
         "grassmann": (Grassmann(4, 2), np.eye(4, 2), turned),
         "hyperplanes": (Grassmann(3, 2), np.eye(3)[:, :2], np.eye(3)[:, 1:]),
         "long frames": (Grassmann(4, 2), 3.0 * np.eye(4, 2), 5.0 * turned),
+        "rotations": (Rotations(), np.eye(3), np.diag([-1.0, -1.0, 1.0])),
+        "shapes": (PlanarShapes(4), *opposite_shapes()),
         "units": (AffineInvariantSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
         "units of bures": (BuresWassersteinSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
         "not finite": (Euclidean(2), np.full(2, np.nan), np.array([1.0, -1.0])),
@@ -751,7 +768,7 @@ def searches():
     for name, (geometry, one, other) in extremes.items():
         spread = [0.05, -0.05, 0.1, -0.1] * 5
         points = along(geometry, spread)
-        least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
+        least = 0.2 if name in ("sphere", "stiefel", "grassmann", "rotations", "shapes") else 0.0
         data = changed(points, one, other)
         pair(f"search start {name}", searched(geometry, mu=3.0), *data, attains=least)
     # Directions all around: no ball holds them.
@@ -1210,7 +1227,7 @@ def risks():
 def _found_clips(erm):
     """Clip norms from quantiles at the start: counts move, gradients are clipped at a release."""
     spread = np.outer(np.geomspace(1e-3, 1e3, N), [1.0, 0.0])
-    fit = erm("euclidean", gradient=linear_gradient, clip_norm="auto", n_steps=2)
+    fit = erm("euclidean", gradient=linear_gradient, clip_norm="private", n_steps=2)
     data = changed(spread, [1e-9, 0.0], [-1e9, 0.0])
     pair("erm found clip", fit, *data)
     pair("erm found clip noisy", fit, *data, quiet=False)
@@ -1329,7 +1346,7 @@ def regression():
     pair("regression moments, all", fit, *both, attains=0.5)
     pair("regression moments, private base", regress("sufficient-statistics"), *both)
     far = changed(X, [1e9, 0.0], [-1e9, 1.0])
-    searched = {"feature_scale": "auto", "n_steps": 3}
+    searched = {"feature_scale": "private", "n_steps": 3}
     fit = regress("parametric", **searched)
     data = (far[0], ends[0]), (far[1], ends[1])
     pair("regression found scale", fit, *data, attains=0.1)

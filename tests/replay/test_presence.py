@@ -74,8 +74,8 @@ def tables():
 def moments(name, geometry, radius, near, far):
     """Class means, regions and tangent components."""
     labels = np.arange(N + 1) % 3
-    for quiet, bound in ((True, radius), (False, radius), (False, "auto")):
-        if bound == "auto" and not geometry.separate_rows:
+    for quiet, bound in ((True, radius), (False, radius), (False, "private")):
+        if bound == "private" and not geometry.separate_rows:
             continue
         given = {"radius": bound, "epsilon": EPSILON}
         classes = {"classes": [0, 1, 2], **given}
@@ -84,7 +84,7 @@ def moments(name, geometry, radius, near, far):
         yield Table(f"classes {label}", fit, (near, labels), (far, 2), quiet)
         fit = fitted(PrivateMinimumDistanceToMean, geometry, **classes, uncertainty=True)
         yield Table(f"class regions {label}", fit, (near, labels), (far, 2), quiet)
-        if bound != "auto" or not isinstance(geometry, SPDGeometry):
+        if bound != "private" or not isinstance(geometry, SPDGeometry):
             fit = fitted(PrivateFrechetMean, geometry, **given, uncertainty=True)
             yield Table(f"region {label}", fit, (near,), (far,), quiet)
         fit = fitted(PrivateTangentPCA, 1, geometry, **given)
@@ -167,7 +167,7 @@ SPACES = [
 ]
 
 
-@pytest.mark.parametrize("radius", [0.2, "auto"])
+@pytest.mark.parametrize("radius", [0.2, "private"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, EPSILON])
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_both_totals_stay_within_the_charge_whatever_number_is_planned_for(space, epsilon, radius):
@@ -182,7 +182,7 @@ def test_both_totals_stay_within_the_charge_whatever_number_is_planned_for(space
     assert len(charged) == 1
 
 
-@pytest.mark.parametrize("radius", [0.2, "auto"])
+@pytest.mark.parametrize("radius", [0.2, "private"])
 @pytest.mark.parametrize("space", [Hyperboloid(12), Sphere(9)], ids=str)
 def test_those_of_moments_and_classes_stay_within_it_too(space, radius):
     data, labels = along(space, 0.1 * np.sin(np.arange(N))), np.arange(N) % 3

@@ -14,8 +14,7 @@ from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._curvature import symmetric_form
-from skriemdp.geometry._tiles import map_tiles, tiles
-from skriemdp.geometry.base import summand_scale
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd.base import SPDGeometry
 
 
@@ -109,16 +108,6 @@ class AffineInvariantSPD(SPDGeometry):
             return sym.packed_logm(xp, whiten(block))
 
         return self._per_block(point, other, kernel)
-
-    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
-        # The norm of a logarithm is read off its eigenvalues, and the sum of eigenvector products
-        # is one matrix product per block: no logarithm is ever formed.
-        xp = array_namespace(point, others)
-        root, whiten = self._roots(xp, point)[0], self._whitening(xp, point)
-        total = xp.zeros_like(root)
-        for block in tiles(others):
-            total = total + sym.clipped_logm_sum(xp, whiten(block), clip_norm, summand_scale)
-        return sym.symmetrized(xp, root @ total @ root)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)

@@ -12,16 +12,15 @@ from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._elementary import dot
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import CoordinateGeometry
 
 # Keeps exponentials within the range of floats.
 _LARGEST_LOG = 700.0
 
 
 @dataclass(frozen=True)
-class SPDGeometry(Geometry):
+class SPDGeometry(CoordinateGeometry):
     """Symmetric positive definite matrices of one size, under a rotation-invariant metric.
 
     With ``W = Q diag(l) Q'``, every metric here has the form ``|U|_W = |G * (Q' U Q)|`` (Frobenius
@@ -109,18 +108,6 @@ class SPDGeometry(Geometry):
         xp = array_namespace(point, euclidean_gradient)
         symmetric = sym.symmetrized(xp, euclidean_gradient)
         return self._scaled(xp, self._spectrum(xp, point), symmetric, -2)
-
-    def inner_product(
-        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
-    ) -> Array:
-        xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
-        a = self.coordinates_from_tangent(point, tangent_vector_a)
-        b = (
-            a
-            if tangent_vector_b is tangent_vector_a
-            else self.coordinates_from_tangent(point, tangent_vector_b)
-        )
-        return dot(xp, a, b)[..., 0]
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         """Symmetric within `atol` times the largest entry, and numerically positive definite.

@@ -10,9 +10,8 @@ from typing import Any
 from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._elementary import length, sinhc
-from skriemdp.geometry._tiles import map_tiles, tiles
-from skriemdp.geometry.base import summand_scale
+from skriemdp.geometry._elementary import sinhc
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd.base import SPDGeometry
 
 
@@ -74,23 +73,9 @@ class LogEuclideanSPD(SPDGeometry):
         xp = array_namespace(point, other)
         return self._differences(point, other, lambda s: sym.pack(xp, s))
 
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
-
     def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return sym.expm(xp, sym.logm(xp, point) + sym.unpack(xp, coordinates, self.size))
-
-    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
-        xp = array_namespace(point, others)
-        origin = sym.pack(xp, sym.logm(xp, point))
-        total = xp.zeros_like(origin)
-        for block in tiles(others):
-            coordinates = sym.pack(xp, sym.logm(xp, block)) - origin
-            norms = length(xp, coordinates)[..., 0]
-            scale, (coordinates,) = summand_scale(xp, norms, clip_norm, coordinates)
-            total = total + scale @ coordinates
-        return self.tangent_from_coordinates(point, total)
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
