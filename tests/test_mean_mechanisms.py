@@ -495,11 +495,19 @@ def test_private_ball_in_any_unit(scale):
     assert model.radius_ < 3.0
 
 
-def test_a_search_that_drowns_in_noise_still_returns_a_point():
-    X = cloud(SPD(3), 20)
-    with pytest.warns(UserWarning, match="few for a private ball"):
-        model = PrivateFrechetMean("spd", center="private", radius="auto", epsilon=0.05).fit(X)
-    assert SPD(3).belongs(model.mean_)
+@pytest.mark.parametrize(
+    ("geometry", "center"),
+    [(SPD(3), "private"), (SPD(3), np.eye(3)), (Hyperboloid(3), "private")],
+    ids=["start alone", "radius", "centre and radius"],
+)
+def test_a_search_that_drowns_in_noise_still_returns_a_point(geometry, center):
+    """With n mu = .001 the answers are noise: any unit, centre and radius that a search can say."""
+    X = cloud(geometry, 3)
+    model = PrivateFrechetMean(geometry, center, "auto", epsilon=0.0003)
+    for _ in range(20):
+        with pytest.warns(UserWarning, match="few for a private ball"):
+            model.fit(X)
+        assert geometry.belongs(model.mean_)
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "tangent", "gradient"])

@@ -23,8 +23,8 @@ from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
+    clipped_share,
     point_shape,
-    warn_clipped,
     warn_large_delta,
     warn_published_labels,
 )
@@ -610,10 +610,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.means_, self.class_counts_ = self._rule.means, self._rule.counts
         self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
-        self.clipped_fraction_ = float(np.clip(outside / n, 0.0, 1.0))
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        warn_clipped(outside / n, sigma, 1.0 - kept, self.radius_)
+        self.clipped_fraction_ = clipped_share(outside / n, sigma, 1.0 - kept, self.radius_)
 
 
 def _warn_undecided(way: str) -> None:

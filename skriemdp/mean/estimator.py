@@ -22,10 +22,10 @@ from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
+    clipped_share,
     point_shape,
     public_ball,
     public_point,
-    warn_clipped,
     warn_large_delta,
 )
 from skriemdp.core.work import Work
@@ -836,8 +836,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if law is not None:
             self._noise_law = law(self.mean_)
         self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        warn_clipped(noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_)
+        told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
+        self.clipped_fraction_ = clipped_share(*told)
         if chosen.search is not None:
             self._warn_only_the_center(geometry.dim)
 
@@ -927,9 +927,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.geometry_, self._flat = facts["geometry"], facts["flat"]
         self.mechanism_ = "tangent"
         self.center_, self.radius_ = mean.ball.center, mean.ball.radius
-        self.clipped_fraction_ = float(np.clip(noisy[0] / n, 0.0, 1.0))
         sigma = math.sqrt(n_tables) * statistic.count.sigma / n
-        warn_clipped(noisy[0] / n, sigma, 0.0, self.radius_)
+        self.clipped_fraction_ = clipped_share(noisy[0] / n, sigma, 0.0, self.radius_)
 
     def _records(self, data: Data) -> tuple:
         """Arrays with one row per record, for federated runs."""

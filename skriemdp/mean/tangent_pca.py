@@ -18,7 +18,7 @@ from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
-    warn_clipped,
+    clipped_share,
     warn_large_delta,
 )
 from skriemdp.core.work import Work
@@ -296,4 +296,4 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
         search = plan.settings.search
         if not plan.settings.looks and (search is None or search.radius is not None):
-            warn_clipped(released.clipped, released.clipped_noise, 0.0, self.radius_)
+            clipped_share(released.clipped, released.clipped_noise, 0.0, self.radius_)

@@ -17,8 +17,9 @@ from skriemdp._quiet import read_records, read_weights
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.counts import told_fraction
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
