@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PointRecords",
+    "distances_to",
     "logarithms_at",
     "plan_point_search",
     "radii",
@@ -168,9 +170,15 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
 
-    def give(block: np.ndarray) -> np.ndarray:
-        return np.asarray(geometry.log_coordinates(center, block))
+    return _alone(geometry, functools.partial(geometry.log_coordinates, center))
 
+
+def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
+    return np.asarray(_alone(geometry, functools.partial(geometry.dist, center))(points))
+
+
+def _alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
     return give if geometry.separate_rows else one_by_one(give)
 
 

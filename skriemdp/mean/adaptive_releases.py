@@ -13,7 +13,7 @@ from scipy.special import chdtri
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.location_scale.points import logarithms_at
+from skriemdp.location_scale.points import distances_to, logarithms_at
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
@@ -22,7 +22,7 @@ from skriemdp.mean.releases import (
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -181,19 +181,11 @@ class AdaptiveMean:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            distances = self._distances(problem, center)
+            distances = distances_to(geometry, center, problem.points)
             radius = radii.release(distances, center_noise, streams("radius", look))
         found, scale, base = self._last(problem, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
-
-    def _distances(self, problem: FrechetProblem, center: np.ndarray) -> np.ndarray:
-        """Of all points to `center`; each by itself where one more must not show in the others."""
-        geometry = self.ball.geometry
-        give: Callable[..., np.ndarray] = functools.partial(geometry.dist, center)
-        if self.plan.secret_n and not geometry.separate_rows:
-            give = one_by_one(give)
-        return np.asarray(give(problem.points))
 
     def _last(
         self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator

@@ -13,7 +13,7 @@ from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
-from skriemdp.location_scale.points import PointRecords, warn_direction
+from skriemdp.location_scale.points import PointRecords, distances_to, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import plan_radius
 from skriemdp.mean.domains import logarithms
@@ -296,7 +296,7 @@ class JointMean:
         center = np.asarray(public.project(center))
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
         radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
-        distances = np.asarray(geometry.dist(center, points))
+        distances = distances_to(geometry, center, points)
         radius = radii.release(distances, left, streams("radius", 0))
         return center, min(self.wider * radius, public.radius)
 
