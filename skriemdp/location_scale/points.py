@@ -201,26 +201,34 @@ class PointRecords:
     points : ndarray of shape (n, *geometry.shape)
     planned : int, optional
         How many there are, for what is released; n by default, where that is public.
+    noise : float, default=0.0
+        Of that number, where it was released.
     """
 
-    def __init__(self, geometry: Geometry, points: np.ndarray, planned: int | None = None):
-        self.geometry, self.points = geometry, points
+    def __init__(
+        self, geometry: Geometry, points: np.ndarray, planned: int | None = None, noise: float = 0.0
+    ):
+        self.geometry, self.points, self.noise = geometry, points, noise
         self.n, self.dim = len(points), geometry.dim
-        self._planned = self.n if planned is None else planned
-        self.squares = geometry.squares(points) if geometry.quick_distances else None
+        self.planned = self.n if planned is None else planned
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
         self._lengths = np.empty(0)
         self._rows: np.ndarray | None = None
 
+    @functools.cached_property
+    def squares(self) -> np.ndarray | None:
+        """Those of the geometry, where it has some."""
+        return self.geometry.squares(self.points) if self.geometry.quick_distances else None
+
     def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
             return Start(self.geometry.base_point)
-        return rule.release(self.points, self._planned, budget, share, streams)
+        return rule.release(self.points, self.planned, budget, share, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        keep = 8 * self._planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
             # Column by column where kernels compute that way.
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"

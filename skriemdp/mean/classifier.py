@@ -42,9 +42,9 @@ from skriemdp.mean.expected import (
     told_spread,
 )
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
-from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
+from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
-from skriemdp.mean.uncertainty import warn_cut
+from skriemdp.mean.uncertainty import WIDER, warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.held import labelled
 from skriemdp.privacy.calibration import gaussian_mu
@@ -428,7 +428,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _joint_plan(
         self, geometry: Geometry, n: int, classes: np.ndarray, grouped: bool, terms: Terms
-    ) -> Plan[JointClasses]:
+    ) -> Plan[JointMean]:
         """Means with their second moments."""
         if grouped:
             raise ValueError(
@@ -447,7 +447,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
-        joint = plan_joint_classes(geometry, n, len(classes), mu, ball=ball, search=search)
+        within = {"ball": ball, "search": search, "n_classes": len(classes)}
+        joint = plan_joint_mean(geometry, n, mu, 1.0, WIDER, **within)
         work = Work.of_points(geometry, n).plus(
             joint.bytes, f"the second moments of {len(classes)} classes", joint.operations
         )
@@ -472,7 +473,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
-        if isinstance(settings, JointClasses):
+        if isinstance(settings, JointMean):
             return expected_joint_mean(settings, spread)
         k, dim, told = (
             len(facts["classes"]),
@@ -499,7 +500,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         for name in _OF_SOME:
             self.__dict__.pop(name, None)
-        if isinstance(plan.settings, JointClasses):
+        if isinstance(plan.settings, JointMean):
             self._release_joint(data, plan.settings, streams)
             return
         settings, budget, kept, reach = plan.settings, self._budget(), 1.0, None
@@ -531,25 +532,24 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             if not decision.tells:
                 _warn_undecided(decision.way)
 
-    def _release_joint(self, data: Data, joint: JointClasses, streams: NoiseStreams) -> None:
+    def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
         """Means with their second moments."""
-        points, labels = data.arrays
-        released = joint.release_classes(points, labels, streams)
-        known, dim = released.inferences, joint.geometry.dim
-        nothing = np.full((dim, dim), np.nan)
-        self.inference_, self.means_ = known, released.means
+        records = PointRecords(joint.geometry, data.arrays[0], joint.n)
+        known, means, found, seen = joint.release_classes(records, data.arrays[1], streams)
+        nothing = np.full((joint.geometry.dim,) * 2, np.nan)
+        self.inference_, self.means_ = known, means
         self.covariances_ = np.stack([nothing if k is None else k.covariance for k in known])
         self.tangent_covariances_ = np.stack(
             [nothing if k is None else k.tangent_covariance for k in known]
         )
         self.geometry_, self.classes_ = joint.geometry, data.facts["classes"]
-        self.class_counts_ = released.counts
-        self.center_, self.radius_ = np.asarray(released.center), float(released.radius)
-        self.noise_scale_ = released.sum_noise * joint.n_classes / joint.n
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
-        self._clipped_noise = released.clipped_noise
+        self.class_counts_ = np.maximum(found.counts, 0.0)
+        self.center_, self.radius_ = np.asarray(seen.center), float(seen.radius)
+        self.noise_scale_ = found.first_sigma * len(known) / joint.n
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
         self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
-        warn_cut(released.clipped, released.clipped_noise, self.radius_)
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 

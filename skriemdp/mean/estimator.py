@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
-    from skriemdp.mean.joint_releases import JointMean
+    from skriemdp.mean.joint_releases import JointMean, Seen
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -168,16 +168,10 @@ def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     found = plan.mechanism == "adaptive" or (
         plan.search is not None and plan.mechanism == "tangent"
     )
-    found = found and not (geometry.is_flat or _steps(plan, geometry))
+    found = found and not (geometry.is_flat or plan.steps(geometry))
     if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
         return ITERATED
     return INTEGERS if plan.law is None else PLAIN
-
-
-def _steps(plan: MeanPlan, geometry: Geometry) -> bool:
-    """Whether the mean is one step from a found centre: where iteration would cost noise."""
-    searched = plan.search is not None and plan.search.center is None
-    return searched and plan.mechanism == "tangent" and not geometry.is_hadamard
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
@@ -621,8 +615,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
         words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
-        settings = (geometry, ball, chosen)
-        return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
+        return Plan(event, (ball, chosen), public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
         """The plan of a mean of matrices from so few records that a search finds nothing."""
@@ -692,7 +685,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             return Expected("median")
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        geometry, ball, chosen = plan.settings
+        (ball, chosen), geometry = plan.settings, facts["geometry"]
         release = None if ball is None else self._mean_release(ball, facts["n"], chosen)
         target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
         return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
@@ -750,15 +743,27 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        self._forget()
+        fit, (rows,), facts = plan.settings, data.arrays, data.facts
+        geometry = self.geometry_ = facts["geometry"]
+        self._flat = facts["flat"]
+        points = rows if data.groups is None else local_means(geometry, rows, data.groups)
+        records = PointRecords(geometry, points, facts["n"], facts.get("noise of n", 0.0))
+        if isinstance(fit, GeometricMedian):
+            self._learn_median(*fit.release(records, rows, data.groups, streams))
+        elif isinstance(fit, StartAlone):
+            self.mean_ = self.center_ = fit.release(records, streams)
+            self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
+            self.clipped_fraction_ = 0.0
+        elif isinstance(fit, tuple):
+            self._release_mean(records, *fit, streams)
+        else:
+            self._learn_joint(fit, *fit.release(records, streams))
+
+    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
-        (points,), geometry = data.arrays, joint.geometry
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        released = joint.release(points, streams, data.facts.get("noise of n", 0.0))
-        inference = released.inference
-        self.inference_: MeanInference | MedianInference = inference
-        self.mean_ = inference.mean
+        self.inference_, self.mean_ = inference, inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
         self.noise_scale_ = inference.first_noise
@@ -767,65 +772,52 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.tangent_covariance_ = inference.tangent_covariance
         self.frechet_variance_ = float(np.trace(self.tangent_covariance_))
         self._noise_law = NoiseLaw.of_inference(inference)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
-        self._clipped_noise = released.clipped_noise
-        warn_cut(released.clipped, released.clipped_noise, self.radius_)
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
         if joint.search is not None:
-            self._warn_only_the_center(geometry.dim)
+            self._warn_only_the_center()
 
-    def _release_median(self, data: Data, median: GeometricMedian, streams: NoiseStreams) -> None:
-        (points,), geometry = data.arrays, median.geometry
-        people = points
-        if data.groups is not None:
-            people = local_means(geometry, points, data.groups)
-        found = median.release(points, data.groups, people, streams)
-        self.center_, self.radius_, known = found
-        self.mean_, self.mechanism_, self.clipped_fraction_ = known.mean, "median", 0.0
+    def _learn_median(self, center: np.ndarray, radius: float, known: MedianInference) -> None:
+        """A median, and what is known of it."""
+        self.center_, self.radius_, self.mean_ = center, radius, known.mean
+        self.mechanism_, self.clipped_fraction_ = "median", 0.0
         inverse = known.first_noise * known.score_to_mean
-        self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(geometry.dim)
+        self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(self.geometry_.dim)
         if self.uncertainty:
             self.inference_, self.covariance_ = known, known.covariance
             self.standard_error_ = standard_error(self.covariance_)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
 
-    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        self._forget()
-        if isinstance(plan.settings, GeometricMedian):
-            self._release_median(data, plan.settings, streams)
-            return
-        if isinstance(plan.settings, StartAlone):
-            self._release_start(data, plan.settings, streams)
-            return
-        if not isinstance(plan.settings, tuple):
-            self._release_joint(data, plan.settings, streams)
-            return
-        (points,), (geometry, ball, chosen) = data.arrays, plan.settings
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        n, kept, step = data.facts["n"], 1.0, None
-        problem: PointRecords | FrechetProblem
-        mechanism: Any
+    def _release_mean(
+        self,
+        records: PointRecords,
+        ball: GeodesicBall | None,
+        chosen: MeanPlan,
+        streams: NoiseStreams,
+    ) -> None:
+        """A mean by itself."""
+        geometry, n, kept = records.geometry, records.planned, 1.0
+        mechanism: Any = None
         known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
-            records = PointRecords(geometry, points, n)
             found = chosen.search.release(records, budget, streams)
             warn_direction(found)
             kept = found.level
             if chosen.law is None:
                 chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
-            if _steps(chosen, geometry):
-                step = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
+            if chosen.steps(geometry):
+                mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
                 known = records.seen_from(ball.center)
-        if step is not None:
-            self.mechanism_, self.center_, self.radius_ = "tangent", step.center, step.radius
-            outside = records.outside(step.center, step.radius)
-            problem, mechanism = records, step
+        if ball is None or mechanism is not None:
+            self.mechanism_ = "tangent"
+            self.center_, self.radius_ = mechanism.center, mechanism.radius
+            problem: Any = records
+            outside = records.outside(self.center_, self.radius_)
         else:
-            problem, outside = FrechetProblem.from_records(ball, points, *known)
+            problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
@@ -835,25 +827,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         law = getattr(mechanism, "noise_law", None)
         if law is not None:
             self._noise_law = law(self.mean_)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
         told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
         self.clipped_fraction_ = clipped_share(*told)
         if chosen.search is not None:
-            self._warn_only_the_center(geometry.dim)
+            self._warn_only_the_center()
 
-    def _release_start(self, data: Data, start: StartAlone, streams: NoiseStreams) -> None:
-        """Nothing but the start of a search."""
-        (points,), geometry = data.arrays, start.geometry
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        self.mean_ = self.center_ = start.release(points, streams)
-        self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
-        self.clipped_fraction_ = 0.0
-        self.geometry_, self._flat = geometry, data.facts["flat"]
-
-    def _warn_only_the_center(self, dim: int) -> None:
+    def _warn_only_the_center(self) -> None:
         """Warn, from released numbers, when noise hides what the mean adds to a found centre."""
-        noise = math.sqrt(dim) * self.noise_scale_
+        noise = math.sqrt(self.geometry_.dim) * self.noise_scale_
         if noise > 0.5 * self.radius_:
             warn_user(
                 f"the noise of the mean is about {noise / self.radius_:.1f} times the radius of "

@@ -116,6 +116,11 @@ class MeanPlan:
         """Of the mean."""
         return MeanNoise(self.mu, self.law, self.secret_n)
 
+    def steps(self, geometry: Geometry) -> bool:
+        """Whether the mean is one step from a found centre: where iteration would cost noise."""
+        searched = self.search is not None and self.search.center is None
+        return searched and self.mechanism == "tangent" and not geometry.is_hadamard
+
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""
         assert self.search is not None

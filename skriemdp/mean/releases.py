@@ -311,9 +311,9 @@ class StartAlone:
         budget.rest(START, 1)
         return budget
 
-    def release(self, points: np.ndarray, streams: NoiseStreams) -> np.ndarray:
+    def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
         return np.asarray(found.center)
 
 

@@ -25,6 +25,7 @@ from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
 from skriemdp.geometry import as_geometry
 from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
 from skriemdp.mean.expected import expected_joint_mean
 from skriemdp.mean.exports import synthetic_points
@@ -272,8 +273,9 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         (points,), geometry = data.arrays, plan.settings.geometry
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        released = plan.settings.release(points, streams, data.facts.get("noise of n", 0.0))
-        found = released.inference
+        noise = data.facts.get("noise of n", 0.0)
+        records = PointRecords(geometry, points, data.facts["n"], noise)
+        found, seen = plan.settings.release(records, streams)
         self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
         self.noise_scale_ = found.first_noise
         # Shrinkage of the spectrum may leave no direction; those of the noisy matrix are kept.
@@ -293,7 +295,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         total = max(self.frechet_variance_, 1e-300)
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         search = plan.settings.search
         if not plan.settings.looks and (search is None or search.radius is not None):
-            clipped_share(released.clipped, released.clipped_noise, 0.0, self.radius_)
+            clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_)
