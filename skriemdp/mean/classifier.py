@@ -46,6 +46,7 @@ from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import WIDER, warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import labelled
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -405,9 +406,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             least = 1.0 - _COUNT - vote.share - (0.0 if search is None else search.shares.total)
             for share in (least, 1.0):  # what the search leaves lies in between
                 labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
-        budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        if vote.ways:
-            budget.take(vote.share, _VOTE, len(vote.ways))
+        budget, _, _ = self._begun(vote)
         if search is not None:
             search.shares.reserve(budget)
         budget.rest(_SUMS, len(classes) * (geometry.dim + 1))
@@ -468,6 +467,12 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             return PureBudget(float(self.epsilon) * (1.0 - 1e-12))
         return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
 
+    def _begun(self, vote: Vote) -> tuple[Any, GaussianCount | LaplaceCount, float]:
+        """The budget, and what it pays first: the count of clipped records, and mu of the vote."""
+        budget = self._budget()
+        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        return budget, count, vote.share and budget.take(vote.share, _VOTE, len(vote.ways))
+
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
         return as_geometry(self.manifold, point_shape=shape).base_point, np.zeros(())
 
@@ -480,18 +485,18 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             settings.geometry.dim,
             told_spread(settings.ball, spread),
         )
-        budget, ball, search = self._budget(), settings.ball, settings.search
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        whole = budget.total
-        if settings.vote.ways:
-            budget.take(settings.vote.share, _VOTE)
+        (budget, count, _), ball, search = (
+            self._begun(settings.vote),
+            settings.ball,
+            settings.search,
+        )
         if search is not None:
             search.without_further().shares.reserve(budget)
             radius = search.radius or held_radius(told[0], search.level, dim)
             ball = Found(settings.geometry.base_point, radius, search.level)
         sums = self._sums(settings, ball, count, budget, facts)
         noise = math.sqrt(dim) * sums.noise_scale(n)
-        floor = math.sqrt(dim) * dataclasses.replace(sums, rest=whole).noise_scale(n)
+        floor = math.sqrt(dim) * dataclasses.replace(sums, rest=budget.total).noise_scale(n)
         name = f"sums and sizes of {k} classes in a ball, {budget.law} noise"
         found = expected_error(name, noise, floor, n / k, told)
         assumed = f"{found.assumed}; their mean is that of all classes, which are equally large"
@@ -503,12 +508,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if isinstance(plan.settings, JointMean):
             self._release_joint(data, plan.settings, streams)
             return
-        settings, budget, kept, reach = plan.settings, self._budget(), 1.0, None
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        vote, mu = settings.vote, 0.0
-        if vote.ways:
-            assert isinstance(budget, GaussianBudget)  # pure fits ask for no vote
-            mu = budget.take(vote.share, _VOTE)
+        settings, kept, reach = plan.settings, 1.0, None
+        budget, count, mu = self._begun(vote := settings.vote)
         ball: Any = settings.ball
         if settings.search is not None:
             geometry, (points, labels) = settings.geometry, data.arrays
@@ -563,7 +564,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             ball.radius,
             len(facts["classes"]),
             count,
-            budget.rest(_SUMS),
+            budget.rest(_SUMS, len(facts["classes"]) * (settings.geometry.dim + 1)),
             budget.pure,
             bool(facts.get("grouped")),
             settings.shape,
@@ -585,7 +586,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "records."
             )
         plan = self._plan(facts, terms)
-        if plan.settings.search is not None:
+        settings = plan.settings
+        if settings.search is not None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "
                 f"that bounds the data; got center={shown(self.center)}, "
@@ -593,8 +595,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             )
         budget = self._budget()
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        statistic = self._sums(plan.settings, plan.settings.ball, count, budget, facts)
-        return dataclasses.replace(plan, settings=statistic)
+        statistic = self._sums(settings, settings.ball, count, budget, facts)
+        return dataclasses.replace(plan, settings=statistic, releases=budget.releases)
 
     def _learn(
         self,
