@@ -17,7 +17,7 @@ from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -34,7 +34,7 @@ from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
-from skriemdp.mean.domains import public_domain, public_facts, search_domain
+from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import (
     expected_error,
     expected_joint_mean,
@@ -82,7 +82,7 @@ class _Settings:
     vote: Vote
 
 
-class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
+class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
     """Classify a point by the nearest private class mean; differentially private for (x, y).
 
     Parameters
@@ -337,17 +337,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
         # A private mean of a handful of records is mostly noise.
         tags.classifier_tags.poor_score = True
         return tags
-
-    def _points(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = read_records(self, X, reset=False, **CHECKS)
-        points = as_points(self.geometry_, X)
-        check_membership(self.geometry_, points)
-        return points
 
     @property
     def _way(self) -> str:
@@ -403,8 +395,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         grouped = bool(facts.get("grouped"))
         _warn_little_information(geometry.dim, n, len(classes), rest, budget.pure, grouped)
         if not budget.pure:
-            least = 1.0 - _COUNT - vote.share - (0.0 if search is None else search.shares.total)
-            for share in (least, 1.0):  # what the search leaves lies in between
+            for share in (left - _COUNT, 1.0):  # what the search leaves lies in between
                 labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
         budget, _, _ = self._begun(vote)
         if search is not None:
@@ -446,13 +437,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
-        within = {"ball": ball, "search": search, "n_classes": len(classes)}
-        joint = plan_joint_mean(geometry, n, mu, 1.0, WIDER, **within)
-        work = Work.of_points(geometry, n).plus(
-            joint.bytes, f"the second moments of {len(classes)} classes", joint.operations
-        )
-        public = public_facts(geometry, n, ball, search) | {"classes": classes}
-        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
+        return plan_joint_mean(
+            geometry, n, mu, 1.0, WIDER, ball=ball, search=search, n_classes=len(classes)
+        ).plan(classes=classes)
 
     def _shape(self, geometry: Geometry) -> NoiseShape | None:
         if self.shape is not None and not geometry.is_hadamard:
@@ -473,9 +460,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
         return budget, count, vote.share and budget.take(vote.share, _VOTE, len(vote.ways))
 
-    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
-        return as_geometry(self.manifold, point_shape=shape).base_point, np.zeros(())
-
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
         if isinstance(settings, JointMean):
@@ -493,7 +477,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if search is not None:
             search.without_further().shares.reserve(budget)
             radius = search.radius or held_radius(told[0], search.level, dim)
-            ball = Found(settings.geometry.base_point, radius, search.level)
+            ball = Found(settings.geometry.base_point, radius=radius, level=search.level)
         sums = self._sums(settings, ball, count, budget, facts)
         noise = math.sqrt(dim) * sums.noise_scale(n)
         floor = math.sqrt(dim) * dataclasses.replace(sums, rest=budget.total).noise_scale(n)

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._groups import Groups
-from skriemdp._quiet import quiet, read_array, read_numbers, read_records
+from skriemdp._quiet import quiet, read_array, read_numbers
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
-    CHECKS,
     as_points,
     check_membership,
     clipped_share,
@@ -41,9 +39,10 @@ from skriemdp.location_scale.points import (
     warn_direction,
 )
 from skriemdp.mean.adaptive_releases import AdaptiveMean
-from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
+from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
-    from skriemdp.mean.joint_releases import JointMean, Seen
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -174,7 +172,7 @@ def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     return INTEGERS if plan.law is None else PLAIN
 
 
-class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
+class PrivateFrechetMean(TransformerMixin, PointEstimator):
     """Differentially private Fréchet mean, or geometric median, of points on a manifold.
 
     Parameters
@@ -436,8 +434,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         if isinstance(self.inference_, MedianInference):
             return self.inference_.region(level, self.privacy_spent_)
-        from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE
-
         if self.inference_.count_noise > LARGEST_COUNT_NOISE:
             raise ValueError(
                 "the released number of records is less than four standard deviations of its "
@@ -525,15 +521,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         return law.radius(level)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
-
     # -- the order of work ----------------------------------------------------------------------
-
-    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        return read_points(self, X, least)
 
     @property
     def _left_by_presence(self) -> float:
@@ -660,8 +648,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         search: LocationScaleSearch | None,
     ) -> Plan:
         """The plan of a mean with its second moment."""
-        from skriemdp.mean.joint_releases import plan_joint_mean
-
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         joint = plan_joint_mean(
             geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
@@ -669,14 +655,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if ball is not None:
             chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)
             self._warn_little_information(ball, n, chosen)
-        work = Work.of_points(geometry, n).plus(
-            joint.bytes, f"the second moment of {geometry.dim} coordinates", joint.operations
-        )
-        public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
-
-    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
-        return as_geometry(self.manifold, point_shape=shape).base_point, None
+        return joint.plan()
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         if isinstance(plan.settings, StartAlone):
@@ -737,14 +716,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "than the public centre. Use more records, a larger epsilon or a smaller ball."
             )
 
-    def _forget(self) -> None:
-        """Drop what an earlier fit learned and this one may not."""
-        for name in _OF_UNCERTAINTY:
-            if hasattr(self, name):
-                delattr(self, name)
-
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        self._forget()
+        for name in _OF_UNCERTAINTY:
+            self.__dict__.pop(name, None)
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
@@ -757,13 +731,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
         elif isinstance(fit, tuple):
-            self._release_mean(records, *fit, streams)
+            ball, chosen = fit
+            self._release_mean(records, ball, chosen, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
-        self.inference_, self.mean_ = inference, inference.mean
+        self.inference_: MeanInference | MedianInference = inference
+        self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
         self.noise_scale_ = inference.first_noise
@@ -924,15 +900,3 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.geometry_ = as_geometry(self.manifold, point_shape=np.shape(point))
         self.mean_, self._flat = np.asarray(point), False
         self.n_features_in_ = self.mean_.shape[0] if self.mean_.ndim else 1
-
-    # -- helpers of the fitted estimator --------------------------------------------------------
-
-    def _points(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = read_records(self, X, reset=False, **CHECKS)
-        points = as_points(self.geometry_, X)
-        check_membership(self.geometry_, points)
-        return points
-
-    def _layout(self, points: np.ndarray) -> np.ndarray:
-        return points.reshape(len(points), -1) if self._flat else points

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.core.work import decomposed
+from skriemdp.core.estimator import Plan
+from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
 from skriemdp.location_scale.points import PointRecords, distances_to, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
-from skriemdp.mean.adaptive_releases import plan_radius
-from skriemdp.mean.domains import logarithms
+from skriemdp.mean.adaptive_releases import inside, plan_radius
+from skriemdp.mean.domains import logarithms, public_facts
 from skriemdp.mechanisms.bounds import Ball, lifted
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, ball
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -138,11 +138,6 @@ class JointMean:
     n_classes: int | None = None
 
     @property
-    def event(self) -> GaussianEvent:
-        """What all releases cost together."""
-        return GaussianBudget(self.mu).event
-
-    @property
     def count(self) -> GaussianCount:
         """Of the records outside the last ball."""
         return GaussianBudget(self.mu).count(_COUNT)
@@ -170,18 +165,19 @@ class JointMean:
             before += _LOOK_MEAN + _LOOK_RADIUS
         return self.mu * math.sqrt(1.0 - before)
 
-    @property
-    def bytes(self) -> float:
-        """Memory of the logarithms and of matrices, besides the records."""
-        dim = self.geometry.dim
-        matrices = (8.0 + 4.0 * (self.n_classes or 0)) * (dim + 1) ** 2
-        return 8.0 * (2.0 * self.n * dim + matrices + 2.0 * min(dim, 256) ** 3)
-
-    @property
-    def operations(self) -> float:
-        """Of the second moment, and of the matrices that it is turned into."""
-        dim = self.geometry.dim
-        return 4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim)
+    def plan(self, **public: Any) -> Plan[JointMean]:
+        """That of a fit which releases nothing else; `public` are facts besides ball and number."""
+        dim, classes = self.geometry.dim, self.n_classes or 0
+        matrices = (8.0 + 4.0 * classes) * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3
+        moments = f"moments of {classes} classes" if classes else f"moment of {dim} coordinates"
+        work = Work.of_points(self.geometry, self.n).plus(
+            8.0 * (2.0 * self.n * dim + matrices),
+            f"the second {moments}",
+            4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim),
+        )
+        facts = public_facts(self.geometry, self.n, self.ball, self.search) | public
+        event, releases = GaussianBudget(self.mu).event, self.releases
+        return Plan(event, self, facts, work=work, releases=releases)
 
     def held(self, radius: float) -> Moment:
         """The set of the lifts."""
@@ -308,10 +304,7 @@ class JointMean:
         units = Units((logarithms(geometry, public.center, points),))
         found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
-        center = np.asarray(geometry.exp_coordinates(public.center, move))
-        if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
-            center = public.center
-        center = np.asarray(public.project(center))
+        center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
         radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
         distances = distances_to(geometry, center, points)

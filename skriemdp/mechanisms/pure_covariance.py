@@ -11,7 +11,6 @@ from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.pure_spectrum import LARGEST_SIZE, TABLE_ERROR, eigenvalue_law
 from skriemdp.privacy.events import PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
@@ -105,7 +104,7 @@ class PureSymmetric:
         unit = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
         noisy = matrix + self.scale * unit
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
-        return on_public_grid(noisy, self.entry_scale)
+        return noise.on_public_grid(noisy, self.entry_scale)
 
     def _by_eigenvalues(self, rng: np.random.Generator, count: int) -> np.ndarray:
         values = eigenvalue_law(self.size).sample(rng, count)
