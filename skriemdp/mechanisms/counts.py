@@ -187,10 +187,10 @@ class LaplaceCount:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`exact` plus noise, a float; with `size`, that many independent releases."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise, a float; with `size`, that many independent releases."""
         bound, grid = self.sensitivity.value, self.sigma
-        noisy = noise.draw(exact, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
+        noisy = noise.draw(value, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
         return float(noisy) if size == () else noisy
 
 

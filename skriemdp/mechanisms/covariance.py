@@ -72,10 +72,10 @@ class SymmetricGaussian:
         """What one release costs."""
         return GaussianEvent(self.noise_multiplier)
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`exact` plus noise; with `size`, that many independent releases along leading axes."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; with `size`, that many independent releases along leading axes."""
         bound = self.sensitivity.value
-        noisy = noise.draw(exact, self.sigma, "symmetric", rng, size, sensitivity=bound)
+        noisy = noise.draw(value, self.sigma, "symmetric", rng, size, sensitivity=bound)
         if self.hollow:
             diagonal = np.arange(self.size)
             noisy[..., diagonal, diagonal] = 0.0

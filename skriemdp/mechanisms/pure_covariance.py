@@ -91,11 +91,11 @@ class PureSymmetric:
             return self.scale * math.sqrt(eigenvalue_law(self.size).entry_variance)
         return self.scale * math.sqrt(2.0 * (self.size + 1))
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`exact` plus noise; with `size`, that many independent releases along leading axes."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; with `size`, that many independent releases along leading axes."""
         bound = self.sensitivity.value
         law, draws = "pure symmetric", self._draws
-        return noise.draw(exact, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
+        return noise.draw(value, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
 
     def _draws(
         self, matrix: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]

@@ -69,13 +69,13 @@ class GaussianNoise:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.noise_multiplier)
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`exact` plus noise.
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise.
 
         Parameters
         ----------
-        exact : array of shape ``(..., k)``
-            Values; each of them gets noise of its own, and each costs one `event`.
+        value : array of shape ``(..., k)``
+            Exact numbers; each of them gets noise of its own, and each costs one `event`.
         rng : numpy.random.Generator
         size : int or tuple of int, default=()
             Independent releases of the same values, along leading axes; each costs one `event`.
@@ -85,7 +85,7 @@ class GaussianNoise:
         array of shape ``(*size, ..., k)``
         """
         bound = self.sensitivity.value
-        return noise.draw(exact, self.sigma, "gaussian", rng, size, sensitivity=bound)
+        return noise.draw(value, self.sigma, "gaussian", rng, size, sensitivity=bound)
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ class LaplaceNoise:
         """What one release costs."""
         return self.law
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`exact` plus noise; arguments as in :meth:`GaussianNoise.release`."""
-        if exact.shape[-1] != self.law.dim:
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; arguments as in :meth:`GaussianNoise.release`."""
+        if value.shape[-1] != self.law.dim:
             raise ValueError(
-                f"law.dim={self.law.dim}, but the vector has {exact.shape[-1]} coordinates; "
+                f"law.dim={self.law.dim}, but the vector has {value.shape[-1]} coordinates; "
                 "calibrate the law for that dimension."
             )
         presence = self.sensitivity.presence
         return noise.draw(
-            exact,
+            value,
             self.scale,
             "radial",
             rng,
