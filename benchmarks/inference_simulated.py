@@ -35,7 +35,7 @@ from scipy.stats import chi2, kstest
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, LogEuclideanSPD, Sphere
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference, mean_test
-from skriemdp.mean.joint_class_releases import LEAST_COUNT
+from skriemdp.mean.joint_releases import LEAST_COUNT
 from skriemdp.privacy.calibration import gaussian_mu
 
 LEVEL, DELTA = 0.95, 1e-5

@@ -1,9 +1,12 @@
 """Counts and numbers with integer noise: claimed and attained bounds, in Python integers."""
 
+import warnings
+from statistics import NormalDist
+
 import pytest
 
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
+from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber, told_fraction
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import interval_sensitivity
@@ -26,3 +29,13 @@ def test_counts_and_numbers_move_by_the_bound_and_no_more(monkeypatch, multiplie
             for value in (place * size, (place + 1.0) * size):
                 number.release(value, None)
             assert 0.98 * bound < totals[1] - totals[0] <= bound
+
+
+def test_noise_alone_does_not_tell_of_clipped_records():
+    """Where nothing is clipped, a warning is noise of more than five standard deviations."""
+    assert NormalDist().cdf(-5.0) < 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert told_fraction(1.19 + 0.1, 0.2, 0.1, "were cut") == 1.0
+    with pytest.warns(UserWarning, match=r"about 100% of the rows \(a private estimate\) were cut"):
+        told_fraction(1.21 + 0.1, 0.2, 0.1, "were cut")

@@ -311,7 +311,7 @@ def test_naive_regions_fail_where_dimension_is_high(monkeypatch):
     settings = (space, 0.2 * np.eye(d)[0], scales, 2000, 1.0, 0.67, trials)
     (hits,), _ = coverage(*settings, [MeanInference])
     assert covers(hits, trials)
-    monkeypatch.setattr(moments, "region_threshold", lambda fit, level: stats.chi2.ppf(level, 20))
+    monkeypatch.setattr(regions, "region_threshold", lambda fit, level: stats.chi2.ppf(level, 20))
     (chi_square,), _ = coverage(*settings, [MeanInference])
     assert chi_square < stats.binom.ppf(5e-7, trials, 0.95)
 

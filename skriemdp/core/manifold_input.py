@@ -16,6 +16,7 @@ from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
 from skriemdp.geometry.sphere import Sphere
+from skriemdp.mechanisms.counts import told_fraction
 
 __all__ = [
     "CHECKS",
@@ -26,12 +27,12 @@ __all__ = [
     "check_membership",
     "check_reach",
     "check_descent_domain",
+    "clipped_share",
     "descent_domain",
     "point_shape",
     "public_array",
     "public_ball",
     "public_point",
-    "warn_clipped",
     "warn_large_delta",
     "warn_published_labels",
     "warn_small_model",
@@ -313,8 +314,8 @@ def warn_small_model(n: int, signal: float) -> None:
         )
 
 
-def warn_clipped(noisy: float, sigma: float, expected: float, radius: float) -> None:
-    """Warn, from a released fraction and its noise, when far more rows were clipped than planned.
+def clipped_share(noisy: float, sigma: float, expected: float, radius: float) -> float:
+    """A released fraction within [0, 1]; warns when far more rows were clipped than planned.
 
     Parameters
     ----------
@@ -325,9 +326,9 @@ def warn_clipped(noisy: float, sigma: float, expected: float, radius: float) -> 
     radius : float
         Public, or released.
     """
-    if noisy - 4.0 * sigma > expected + 0.2:
-        warn_user(
-            f"about {min(noisy, 1.0):.0%} of the rows lie outside the ball of radius {radius:g} (a "
-            "private estimate) and were projected on it; choose center and radius from public "
-            "knowledge of the data's range, or pass center='private' and radius='private'."
-        )
+    advice = (
+        f"lie outside the ball of radius {radius:g} and were projected on it; choose center and "
+        "radius from public knowledge of the data's range, or pass center='private' and "
+        "radius='private'."
+    )
+    return told_fraction(noisy, sigma, expected, advice)

@@ -12,14 +12,13 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
-    coordinate_jacobian,
     factor,
     repair,
     sampled,
     second_derivatives,
     symmetric_noise,
 )
-from skriemdp.inference.regions import ConfidenceRegion, region_threshold
+from skriemdp.inference.regions import ConfidenceRegion, Inference
 
 __all__ = ["MedianInference"]
 
@@ -34,7 +33,7 @@ _DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 
 
 @dataclass(frozen=True, eq=False)
-class MedianInference:
+class MedianInference(Inference):
     """Released second derivatives and directions at a point; everything else follows from them.
 
     Parameters
@@ -161,18 +160,6 @@ class MedianInference:
         noise = self.first_noise**2 + bends * float(self.step @ self.step) / self.smooth**2
         return spread / self.n + noise * np.eye(len(self.first))
 
-    @functools.cached_property
-    def score_to_mean(self) -> np.ndarray:
-        """Matrix that takes an error of the mean direction to coordinates at the median."""
-        to_mean = coordinate_jacobian(self.geometry, self.center, self.step)
-        return to_mean @ np.linalg.inv(self.hessian)
-
-    @functools.cached_property
-    def covariance(self) -> np.ndarray:
-        """Covariance of the released median, sampling and noise, in coordinates at it."""
-        moved = self.score_to_mean
-        return moved @ self.score_covariance(self.spread) @ moved.T
-
     def simulated_covariances(self, rng: np.random.Generator, draws: int) -> np.ndarray:
         """Covariances of the score that other samples and noise would have released.
 
@@ -195,12 +182,5 @@ class MedianInference:
 
     def region(self, level: float = 0.95, privacy: Any = None) -> ConfidenceRegion:
         """Region that holds the geometric median of the population with probability `level`."""
-        return ConfidenceRegion(
-            self.geometry,
-            self.mean,
-            self.covariance,
-            region_threshold(self, level),
-            level,
-            subject="the geometric median of the population",
-            privacy=privacy,
-        )
+        subject = "the geometric median of the population"
+        return self._region(level, subject=subject, privacy=privacy)

@@ -13,7 +13,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
-    coordinate_jacobian,
     factor,
     kept_share,
     mean_hessian,
@@ -22,7 +21,7 @@ from skriemdp.inference.covariances import (
     sampled,
     symmetric_noise,
 )
-from skriemdp.inference.regions import ConfidenceRegion, region_threshold
+from skriemdp.inference.regions import ConfidenceRegion, Inference
 
 __all__ = ["MeanInference"]
 
@@ -33,7 +32,7 @@ _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
 
 @dataclass(frozen=True, eq=False)
-class MeanInference:
+class MeanInference(Inference):
     """The released moments of records around a point; everything else is computed from them.
 
     Parameters
@@ -183,21 +182,6 @@ class MeanInference:
         return (spread + curved) / self.n + noise
 
     @functools.cached_property
-    def _to_mean(self) -> np.ndarray:
-        return coordinate_jacobian(self.geometry, self.center, self.step)
-
-    @functools.cached_property
-    def score_to_mean(self) -> np.ndarray:
-        """Matrix that takes an error of the score at `center` to coordinates at the mean."""
-        return self._to_mean @ np.linalg.inv(self.hessian)
-
-    @functools.cached_property
-    def covariance(self) -> np.ndarray:
-        """Covariance of the released mean, sampling and noise, in coordinates at the mean."""
-        moved = self.score_to_mean
-        return moved @ self.score_covariance(self.spread) @ moved.T
-
-    @functools.cached_property
     def tangent_covariance(self) -> np.ndarray:
         """Covariance of the records, in coordinates at the mean."""
         return self._to_mean @ self.spread @ self._to_mean.T
@@ -241,11 +225,7 @@ class MeanInference:
         if clipped is not None:
             share, noise = clipped
             outside = min(max(share, 0.0) + noise * float(ndtri(level)), 1.0)
-        return ConfidenceRegion(
-            self.geometry,
-            self.mean,
-            self.covariance,
-            region_threshold(self, level),
+        return self._region(
             level,
             subject=f"the Fréchet mean of {of}, whose points outside the ball of radius "
             f"{self.radius:.3g} that was used are moved onto its edge,",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -16,12 +17,9 @@ from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.sphere import Sphere
+from skriemdp.inference.covariances import coordinate_jacobian
 
-if TYPE_CHECKING:
-    from skriemdp.inference.medians import MedianInference
-    from skriemdp.inference.moments import MeanInference
-
-__all__ = ["ConfidenceRegion", "region_threshold"]
+__all__ = ["ConfidenceRegion", "Inference", "region_threshold"]
 
 # Covariances drawn for a threshold, and values of the form for each.
 _DRAWS, _VALUES = 50, 200
@@ -226,7 +224,40 @@ def _fact(name: str, value: Any) -> str:
     return f"{name}={value}" if number else name
 
 
-def region_threshold(inference: MeanInference | MedianInference, level: float) -> float:
+class Inference(abc.ABC):
+    """A released estimate, the errors of its score, and the region that follows from them."""
+
+    @abc.abstractmethod
+    def score_covariance(self, spread: np.ndarray) -> np.ndarray:
+        """Covariance of the score, sampling and noise, if records had covariance `spread`."""
+
+    @abc.abstractmethod
+    def simulated_covariances(self, rng: np.random.Generator, draws: int) -> np.ndarray:
+        """Covariances of the score that other samples and noise would have released."""
+
+    @functools.cached_property
+    def _to_mean(self: Any) -> np.ndarray:
+        return coordinate_jacobian(self.geometry, self.center, self.step)
+
+    @functools.cached_property
+    def score_to_mean(self: Any) -> np.ndarray:
+        """Matrix that takes an error of the score at `center` to coordinates at `mean`."""
+        return self._to_mean @ np.linalg.inv(self.hessian)
+
+    @functools.cached_property
+    def covariance(self: Any) -> np.ndarray:
+        """Covariance of the released `mean`, sampling and noise, in coordinates at it."""
+        moved = self.score_to_mean
+        return moved @ self.score_covariance(self.spread) @ moved.T
+
+    def _region(self: Any, level: float, **words: Any) -> ConfidenceRegion:
+        threshold = region_threshold(self, level)
+        return ConfidenceRegion(
+            self.geometry, self.mean, self.covariance, threshold, level, **words
+        )
+
+
+def region_threshold(inference: Any, level: float) -> float:
     """Value of the quadratic form within which the mean lies with probability `level`.
 
     The covariance of the mean is itself an estimate, so the chi-square quantile would be too small.
@@ -237,7 +268,7 @@ def region_threshold(inference: MeanInference | MedianInference, level: float) -
 
     Parameters
     ----------
-    inference : MeanInference or MedianInference
+    inference : Inference
     level : float
 
     Returns

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PointRecords",
+    "distances_to",
     "logarithms_at",
     "plan_point_search",
     "radii",
@@ -169,9 +171,15 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
 
-    def give(block: np.ndarray) -> np.ndarray:
-        return np.asarray(geometry.log_coordinates(center, block))
+    return _alone(geometry, functools.partial(geometry.log_coordinates, center))
 
+
+def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
+    return np.asarray(_alone(geometry, functools.partial(geometry.dist, center))(points))
+
+
+def _alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
     return give if geometry.separate_rows else one_by_one(give)
 
 
@@ -194,26 +202,34 @@ class PointRecords:
     points : ndarray of shape (n, *geometry.shape)
     planned : int, optional
         How many there are, for what is released; n by default, where that is public.
+    noise : float, default=0.0
+        Of that number, where it was released.
     """
 
-    def __init__(self, geometry: Geometry, points: np.ndarray, planned: int | None = None):
-        self.geometry, self.points = geometry, points
+    def __init__(
+        self, geometry: Geometry, points: np.ndarray, planned: int | None = None, noise: float = 0.0
+    ):
+        self.geometry, self.points, self.noise = geometry, points, noise
         self.n, self.dim = len(points), geometry.dim
-        self._planned = self.n if planned is None else planned
-        self.squares = geometry.squares(points) if geometry.quick_distances else None
+        self.planned = self.n if planned is None else planned
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
         self._lengths = np.empty(0)
         self._rows: np.ndarray | None = None
 
+    @functools.cached_property
+    def squares(self) -> np.ndarray | None:
+        """Those of the geometry, where it has some."""
+        return self.geometry.squares(self.points) if self.geometry.quick_distances else None
+
     def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
             return Start(self.geometry.base_point)
-        return rule.release(self.points, self._planned, budget, share, streams)
+        return rule.release(self.points, self.planned, budget, share, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        keep = 8 * self._planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
             # Column by column where kernels compute that way.
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"

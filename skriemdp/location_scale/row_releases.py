@@ -13,7 +13,6 @@ from scipy.sparse import issparse
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp._warnings import warn_user
 from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import (
     RADIUS,
@@ -24,6 +23,7 @@ from skriemdp.location_scale.search import (
     search_shares,
 )
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.counts import told_fraction
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ _GRID_SHARE = 0.01
 _SCALED = 1.2
 # Of the garrote, in standard deviations of the noise.
 _THRESHOLDS = (1.0, 1.5, 2.0, 2.5, 3.0)
-# Share of clipped rows, above the one that was meant, from which on to warn.
-_EXCESS = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,10 +373,3 @@ def clipped_fraction(
     count = budget.count(COUNT_SHARE)
     noisy = count.release(clipped, streams("clipped fraction")) / n
     return told_fraction(noisy, count.sigma / n, meant, advice)
-
-
-def told_fraction(noisy: float, sigma: float, meant: float, advice: str) -> float:
-    """A released share within [0, 1]; warns where it is far above what was `meant`."""
-    if noisy - 4.0 * sigma > meant + _EXCESS:
-        warn_user(f"about {min(noisy, 1.0):.0%} of the rows (a private estimate) {advice}")
-    return float(np.clip(noisy, 0.0, 1.0))

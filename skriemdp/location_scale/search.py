@@ -175,7 +175,8 @@ class Start:
     unit : float
         Released length by which the public radii are multiplied.
     direction : float or None
-        Length of a released mean over the length that noise alone would give it.
+        Length of a released mean over the length that noise alone would give it; below 3 none
+        stands out.  None where there is no such mean.
     length : float or None
         That length without its noise, of unit vectors.
     """
@@ -212,34 +213,24 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Found(Start):
     """What a search found: functions of noisy answers and of public numbers.
+
+    Besides the last centre and what is known from the start:
 
     Attributes
     ----------
-    center : Any
     radius : float
         About the share `level` of the records should lie within it.
     level : float
     noise : float
         Standard deviation of the noise on every coordinate of the centre, in distance, from the
         last mean; what is left of it after shrinkage.
-    unit : float
-        By which public radii were multiplied.
-    direction : float or None
-        Length of the mean that the search started from over the length of its noise: below 3, no
-        direction stands out.  None where there is no such mean.
-    length : float or None
-        Of the mean of unit vectors that the search started from; None where there is no such mean.
     """
 
-    center: Any
-    radius: float
-    level: float
+    radius: float = math.inf
+    level: float = 1.0
     noise: float = 0.0
-    unit: float = 1.0
-    direction: float | None = None
-    length: float | None = None
 
 
 # Of a noisy vector and its noise: the vector after shrinkage, and the noise left in a coordinate.
@@ -363,7 +354,7 @@ class LocationScaleSearch:
             radius = min(self._widened(q, quantile.level, noise), self.radii.limit)
             if radius <= _LITTLE * self.radii.ball:
                 radius = min(radius, self.radii.ball)
-        return Found(center, radius, level, noise, start.unit, start.direction, start.length)
+        return Found(center, start.unit, start.direction, start.length, radius, level, noise)
 
     def _walk(
         self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams

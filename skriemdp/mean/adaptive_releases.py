@@ -13,7 +13,7 @@ from scipy.special import chdtri
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.location_scale.points import logarithms_at
+from skriemdp.location_scale.points import distances_to, logarithms_at
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
@@ -22,14 +22,13 @@ from skriemdp.mean.releases import (
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.privacy.event import Event
 
 
-__all__ = ["AdaptiveMean", "RadiusRelease", "plan_radius"]
+__all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
 
 # Radii that a look may return, over that of the public ball.
 _RATIO, _RADII = 1.15, 46
@@ -110,6 +109,13 @@ def plan_radius(
     return RadiusRelease(grid, prior, n, mu, wanted, ball.geometry.dim)
 
 
+def inside(ball: GeodesicBall, point: np.ndarray) -> np.ndarray:
+    """`point` projected on `ball`; its centre where a step was so long that it left the floats."""
+    if not np.isfinite(point).all() or not bool(ball.geometry.belongs(point)):
+        return ball.center
+    return np.asarray(ball.project(point))
+
+
 @dataclass(frozen=True)
 class AdaptiveMean:
     """Mean of data that may fill only a part of the public ball.
@@ -131,19 +137,16 @@ class AdaptiveMean:
 
     Notes
     -----
-    *Guarantee*: that of `event`.  The looks are Gaussian, each given what was released before, and
-    add up to a part of mu**2 that is fixed in advance; so is the law of the last release, which is
-    Gaussian too or Laplace (docs/theory/laplace-noise.md, "Behind Gaussian releases").
+    *Guarantee*: that of ``plan.event``.  The looks are Gaussian, each given what was released
+    before, and add up to a part of mu**2 that is fixed in advance; so is the law of the last
+    release, which is Gaussian too or Laplace (docs/theory/laplace-noise.md, "Behind Gaussian
+    releases").
     """
 
     ball: GeodesicBall
     n: int
     plan: MeanPlan
     shrink: bool = True
-
-    @property
-    def event(self) -> Event | None:
-        return self.plan.event
 
     def check(self) -> None:
         """ValueError where integers would be too coarse; before the charge."""
@@ -181,19 +184,11 @@ class AdaptiveMean:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            distances = self._distances(problem, center)
+            distances = distances_to(geometry, center, problem.points)
             radius = radii.release(distances, center_noise, streams("radius", look))
         found, scale, base = self._last(problem, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
-
-    def _distances(self, problem: FrechetProblem, center: np.ndarray) -> np.ndarray:
-        """Of all points to `center`; each by itself where one more must not show in the others."""
-        geometry = self.ball.geometry
-        give: Callable[..., np.ndarray] = functools.partial(geometry.dist, center)
-        if self.plan.secret_n and not geometry.separate_rows:
-            give = one_by_one(give)
-        return np.asarray(give(problem.points))
 
     def _last(
         self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator
@@ -220,13 +215,7 @@ class AdaptiveMean:
             before = np.asarray(geometry.log_coordinates(base, point))
             found = (1.0 - weight) * before + weight * found
             scale *= math.sqrt(weight)
-        return self._inside(np.asarray(geometry.exp_coordinates(base, found))), scale
-
-    def _inside(self, point: np.ndarray) -> np.ndarray:
-        """In the public ball, and where it was so long that it left the range of floats, there."""
-        if not np.isfinite(point).all() or not bool(self.ball.geometry.belongs(point)):
-            return self.ball.center
-        return np.asarray(self.ball.project(point))
+        return inside(self.ball, np.asarray(geometry.exp_coordinates(base, found))), scale
 
     def _shrunken(self, point: np.ndarray, error: float) -> tuple[np.ndarray, float]:
         """James-Stein towards the public centre, and the noise that is left of `error`."""

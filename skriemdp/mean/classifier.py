@@ -19,14 +19,14 @@ from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
+    clipped_share,
     point_shape,
-    warn_clipped,
     warn_large_delta,
     warn_published_labels,
 )
@@ -36,7 +36,7 @@ from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
-from skriemdp.mean.domains import public_domain, public_facts, search_domain
+from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import (
     expected_error,
     expected_joint_mean,
@@ -44,10 +44,11 @@ from skriemdp.mean.expected import (
     told_spread,
 )
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
-from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
+from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
-from skriemdp.mean.uncertainty import warn_cut
+from skriemdp.mean.uncertainty import WIDER, warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import labelled
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -83,7 +84,7 @@ class _Settings:
     vote: Vote
 
 
-class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
+class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
     """Classify a point by the nearest private class mean; differentially private for (x, y).
 
     Parameters
@@ -338,17 +339,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
         # A private mean of a handful of records is mostly noise.
         tags.classifier_tags.poor_score = True
         return tags
-
-    def _points(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = read_records(self, X, reset=False, **CHECKS)
-        points = as_points(self.geometry_, X)
-        check_membership(self.geometry_, points)
-        return points
 
     @property
     def _way(self) -> str:
@@ -404,12 +397,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         grouped = bool(facts.get("grouped"))
         _warn_little_information(geometry.dim, n, len(classes), rest, budget.pure, grouped)
         if not budget.pure:
-            least = 1.0 - _COUNT - vote.share - (0.0 if search is None else search.shares.total)
-            for share in (least, 1.0):  # what the search leaves lies in between
+            for share in (left - _COUNT, 1.0):  # what the search leaves lies in between
                 labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
-        budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        if vote.ways:
-            budget.take(vote.share, _VOTE, len(vote.ways))
+        budget, _, _ = self._begun(vote)
         if search is not None:
             search.shares.reserve(budget)
         budget.rest(_SUMS, len(classes) * (geometry.dim + 1))
@@ -430,7 +420,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _joint_plan(
         self, geometry: Geometry, n: int, classes: np.ndarray, grouped: bool, terms: Terms
-    ) -> Plan[JointClasses]:
+    ) -> Plan[JointMean]:
         """Means with their second moments."""
         if grouped:
             raise ValueError(
@@ -449,12 +439,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
-        joint = plan_joint_classes(geometry, n, len(classes), mu, ball=ball, search=search)
-        work = Work.of_points(geometry, n).plus(
-            joint.bytes, f"the second moments of {len(classes)} classes", joint.operations
-        )
-        public = public_facts(geometry, n, ball, search) | {"classes": classes}
-        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
+        return plan_joint_mean(
+            geometry, n, mu, 1.0, WIDER, ball=ball, search=search, n_classes=len(classes)
+        ).plan(classes=classes)
 
     def _shape(self, geometry: Geometry) -> NoiseShape | None:
         if self.shape is not None and not geometry.is_hadamard:
@@ -469,30 +456,33 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             return PureBudget(float(self.epsilon) * (1.0 - 1e-12))
         return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
 
-    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
-        return as_geometry(self.manifold, point_shape=shape).base_point, np.zeros(())
+    def _begun(self, vote: Vote) -> tuple[Any, GaussianCount | LaplaceCount, float]:
+        """The budget, and what it pays first: the count of clipped records, and mu of the vote."""
+        budget = self._budget()
+        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        return budget, count, vote.share and budget.take(vote.share, _VOTE, len(vote.ways))
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
-        if isinstance(settings, JointClasses):
+        if isinstance(settings, JointMean):
             return expected_joint_mean(settings, spread)
         k, dim, told = (
             len(facts["classes"]),
             settings.geometry.dim,
             told_spread(settings.ball, spread),
         )
-        budget, ball, search = self._budget(), settings.ball, settings.search
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        whole = budget.total
-        if settings.vote.ways:
-            budget.take(settings.vote.share, _VOTE)
+        (budget, count, _), ball, search = (
+            self._begun(settings.vote),
+            settings.ball,
+            settings.search,
+        )
         if search is not None:
             search.without_further().shares.reserve(budget)
             radius = search.radius or held_radius(told[0], search.level, dim)
-            ball = Found(settings.geometry.base_point, radius, search.level)
+            ball = Found(settings.geometry.base_point, radius=radius, level=search.level)
         sums = self._sums(settings, ball, count, budget, facts)
         noise = math.sqrt(dim) * sums.noise_scale(n)
-        floor = math.sqrt(dim) * dataclasses.replace(sums, rest=whole).noise_scale(n)
+        floor = math.sqrt(dim) * dataclasses.replace(sums, rest=budget.total).noise_scale(n)
         name = f"sums and sizes of {k} classes in a ball, {budget.law} noise"
         found = expected_error(name, noise, floor, n / k, told)
         assumed = f"{found.assumed}; their mean is that of all classes, which are equally large"
@@ -501,15 +491,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         for name in _OF_SOME:
             self.__dict__.pop(name, None)
-        if isinstance(plan.settings, JointClasses):
+        if isinstance(plan.settings, JointMean):
             self._release_joint(data, plan.settings, streams)
             return
-        settings, budget, kept, reach = plan.settings, self._budget(), 1.0, None
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        vote, mu = settings.vote, 0.0
-        if vote.ways:
-            assert isinstance(budget, GaussianBudget)  # pure fits ask for no vote
-            mu = budget.take(vote.share, _VOTE)
+        settings, kept, reach = plan.settings, 1.0, None
+        budget, count, mu = self._begun(vote := settings.vote)
         ball: Any = settings.ball
         if settings.search is not None:
             geometry, (points, labels) = settings.geometry, data.arrays
@@ -533,25 +519,24 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             if not decision.tells:
                 _warn_undecided(decision.way)
 
-    def _release_joint(self, data: Data, joint: JointClasses, streams: NoiseStreams) -> None:
+    def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
         """Means with their second moments."""
-        points, labels = data.arrays
-        released = joint.release_classes(points, labels, streams)
-        known, dim = released.inferences, joint.geometry.dim
-        nothing = np.full((dim, dim), np.nan)
-        self.inference_, self.means_ = known, released.means
+        records = PointRecords(joint.geometry, data.arrays[0], joint.n)
+        known, means, found, seen = joint.release_classes(records, data.arrays[1], streams)
+        nothing = np.full((joint.geometry.dim,) * 2, np.nan)
+        self.inference_, self.means_ = known, means
         self.covariances_ = np.stack([nothing if k is None else k.covariance for k in known])
         self.tangent_covariances_ = np.stack(
             [nothing if k is None else k.tangent_covariance for k in known]
         )
         self.geometry_, self.classes_ = joint.geometry, data.facts["classes"]
-        self.class_counts_ = released.counts
-        self.center_, self.radius_ = np.asarray(released.center), float(released.radius)
-        self.noise_scale_ = released.sum_noise * joint.n_classes / joint.n
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
-        self._clipped_noise = released.clipped_noise
+        self.class_counts_ = np.maximum(found.counts, 0.0)
+        self.center_, self.radius_ = np.asarray(seen.center), float(seen.radius)
+        self.noise_scale_ = found.first_sigma * len(known) / joint.n
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
         self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
-        warn_cut(released.clipped, released.clipped_noise, self.radius_)
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 
@@ -565,7 +550,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             ball.radius,
             len(facts["classes"]),
             count,
-            budget.rest(_SUMS),
+            budget.rest(_SUMS, len(facts["classes"]) * (settings.geometry.dim + 1)),
             budget.pure,
             bool(facts.get("grouped")),
             settings.shape,
@@ -587,7 +572,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "records."
             )
         plan = self._plan(facts, terms)
-        if plan.settings.search is not None:
+        settings = plan.settings
+        if settings.search is not None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "
                 f"that bounds the data; got center={shown(self.center)}, "
@@ -595,8 +581,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             )
         budget = self._budget()
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        statistic = self._sums(plan.settings, plan.settings.ball, count, budget, facts)
-        return dataclasses.replace(plan, settings=statistic)
+        statistic = self._sums(settings, settings.ball, count, budget, facts)
+        return dataclasses.replace(plan, settings=statistic, releases=budget.releases)
 
     def _learn(
         self,
@@ -612,10 +598,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.means_, self.class_counts_ = self._rule.means, self._rule.counts
         self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
-        self.clipped_fraction_ = float(np.clip(outside / n, 0.0, 1.0))
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        warn_clipped(outside / n, sigma, 1.0 - kept, self.radius_)
+        self.clipped_fraction_ = clipped_share(outside / n, sigma, 1.0 - kept, self.radius_)
 
 
 def _warn_undecided(way: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_scale
-from skriemdp.core.estimator import Data
+from skriemdp.core.estimator import Data, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
@@ -25,16 +27,41 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import logarithms_at, plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
 
-__all__ = ["logarithms", "public_domain", "public_facts", "read_points", "search_domain"]
+__all__ = ["PointEstimator", "logarithms", "public_domain", "public_facts", "search_domain"]
 
 
-def read_points(estimator: Any, X: Any, least: int = 2) -> Data:
-    """Validated points of ``estimator.manifold``, and public facts about them."""
-    X = read_records(estimator, X, ensure_min_samples=least, **CHECKS)
-    geometry = as_geometry(estimator.manifold, point_shape=point_shape(X, estimator.manifold))
-    points = as_points(geometry, X)
-    check_membership(geometry, points)
-    return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+class PointEstimator(PrivateEstimator):
+    """What estimators share whose records are points of ``manifold``."""
+
+    manifold: Any
+    geometry_: Geometry
+    _flat: bool
+
+    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
+        X = read_records(self, X, ensure_min_samples=least, **CHECKS)
+        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        points = as_points(geometry, X)
+        check_membership(geometry, points)
+        return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return as_geometry(self.manifold, point_shape=shape).base_point, np.zeros(())
+
+    def _points(self, X: Any) -> np.ndarray:
+        """Rows that a fitted estimator is asked about, as points."""
+        check_is_fitted(self)
+        points = as_points(self.geometry_, read_records(self, X, reset=False, **CHECKS))
+        check_membership(self.geometry_, points)
+        return points
+
+    def _layout(self, points: np.ndarray) -> np.ndarray:
+        """Points as the rows of X were."""
+        return points.reshape(len(points), -1) if self._flat else points
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
 
 
 def public_domain(geometry: Geometry, center: Any, radius: Any) -> GeodesicBall | None:

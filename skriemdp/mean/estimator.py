@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._groups import Groups
-from skriemdp._quiet import quiet, read_array, read_numbers, read_records
+from skriemdp._quiet import quiet, read_array, read_numbers
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
-    CHECKS,
     as_points,
     check_membership,
+    clipped_share,
     point_shape,
     public_ball,
     public_point,
-    warn_clipped,
     warn_large_delta,
 )
 from skriemdp.core.work import Work
@@ -43,9 +41,10 @@ from skriemdp.location_scale.points import (
     warn_direction,
 )
 from skriemdp.mean.adaptive_releases import AdaptiveMean
-from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
+from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -85,7 +84,6 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
-    from skriemdp.mean.joint_releases import JointMean
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -170,19 +168,13 @@ def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     found = plan.mechanism == "adaptive" or (
         plan.search is not None and plan.mechanism == "tangent"
     )
-    found = found and not (geometry.is_flat or _steps(plan, geometry))
+    found = found and not (geometry.is_flat or plan.steps(geometry))
     if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
         return ITERATED
     return INTEGERS if plan.law is None else PLAIN
 
 
-def _steps(plan: MeanPlan, geometry: Geometry) -> bool:
-    """Whether the mean is one step from a found centre: where iteration would cost noise."""
-    searched = plan.search is not None and plan.search.center is None
-    return searched and plan.mechanism == "tangent" and not geometry.is_hadamard
-
-
-class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
+class PrivateFrechetMean(TransformerMixin, PointEstimator):
     """Differentially private Fréchet mean, or geometric median, of points on a manifold.
 
     Parameters
@@ -444,8 +436,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         if isinstance(self.inference_, MedianInference):
             return self.inference_.region(level, self.privacy_spent_)
-        from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE
-
         if self.inference_.count_noise > LARGEST_COUNT_NOISE:
             raise ValueError(
                 "the released number of records is less than four standard deviations of its "
@@ -533,15 +523,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         return law.radius(level)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
-
     # -- the order of work ----------------------------------------------------------------------
-
-    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        return read_points(self, X, least)
 
     @property
     def _left_by_presence(self) -> float:
@@ -628,8 +610,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
         words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
-        settings = (geometry, ball, chosen)
-        return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
+        return Plan(event, (ball, chosen), public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
         """The plan of a mean of matrices from so few records that a search finds nothing."""
@@ -674,8 +655,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         search: LocationScaleSearch | None,
     ) -> Plan:
         """The plan of a mean with its second moment."""
-        from skriemdp.mean.joint_releases import plan_joint_mean
-
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         joint = plan_joint_mean(
             geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
@@ -683,14 +662,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if ball is not None:
             chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)
             self._warn_little_information(ball, n, chosen)
-        work = Work.of_points(geometry, n).plus(
-            joint.bytes, f"the second moment of {geometry.dim} coordinates", joint.operations
-        )
-        public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
-
-    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
-        return as_geometry(self.manifold, point_shape=shape).base_point, None
+        return joint.plan()
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         if isinstance(plan.settings, StartAlone):
@@ -699,7 +671,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             return Expected("median")
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        geometry, ball, chosen = plan.settings
+        (ball, chosen), geometry = plan.settings, facts["geometry"]
         release = None if ball is None else self._mean_release(ball, facts["n"], chosen)
         target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
         return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
@@ -751,19 +723,28 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "than the public centre. Use more records, a larger epsilon or a smaller ball."
             )
 
-    def _forget(self) -> None:
-        """Drop what an earlier fit learned and this one may not."""
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         for name in _OF_UNCERTAINTY:
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
+        fit, (rows,), facts = plan.settings, data.arrays, data.facts
+        geometry = self.geometry_ = facts["geometry"]
+        self._flat = facts["flat"]
+        points = rows if data.groups is None else local_means(geometry, rows, data.groups)
+        records = PointRecords(geometry, points, facts["n"], facts.get("noise of n", 0.0))
+        if isinstance(fit, GeometricMedian):
+            self._learn_median(*fit.release(records, rows, data.groups, streams))
+        elif isinstance(fit, StartAlone):
+            self.mean_ = self.center_ = fit.release(records, streams)
+            self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
+            self.clipped_fraction_ = 0.0
+        elif isinstance(fit, tuple):
+            ball, chosen = fit
+            self._release_mean(records, ball, chosen, streams)
+        else:
+            self._learn_joint(fit, *fit.release(records, streams))
 
-    def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
+    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
-        (points,), geometry = data.arrays, joint.geometry
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        released = joint.release(points, streams, data.facts.get("noise of n", 0.0))
-        inference = released.inference
         self.inference_: MeanInference | MedianInference = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
@@ -774,65 +755,52 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.tangent_covariance_ = inference.tangent_covariance
         self.frechet_variance_ = float(np.trace(self.tangent_covariance_))
         self._noise_law = NoiseLaw.of_inference(inference)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
-        self._clipped_noise = released.clipped_noise
-        warn_cut(released.clipped, released.clipped_noise, self.radius_)
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
         if joint.search is not None:
-            self._warn_only_the_center(geometry.dim)
+            self._warn_only_the_center()
 
-    def _release_median(self, data: Data, median: GeometricMedian, streams: NoiseStreams) -> None:
-        (points,), geometry = data.arrays, median.geometry
-        people = points
-        if data.groups is not None:
-            people = local_means(geometry, points, data.groups)
-        found = median.release(points, data.groups, people, streams)
-        self.center_, self.radius_, known = found
-        self.mean_, self.mechanism_, self.clipped_fraction_ = known.mean, "median", 0.0
+    def _learn_median(self, center: np.ndarray, radius: float, known: MedianInference) -> None:
+        """A median, and what is known of it."""
+        self.center_, self.radius_, self.mean_ = center, radius, known.mean
+        self.mechanism_, self.clipped_fraction_ = "median", 0.0
         inverse = known.first_noise * known.score_to_mean
-        self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(geometry.dim)
+        self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(self.geometry_.dim)
         if self.uncertainty:
             self.inference_, self.covariance_ = known, known.covariance
             self.standard_error_ = standard_error(self.covariance_)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
 
-    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        self._forget()
-        if isinstance(plan.settings, GeometricMedian):
-            self._release_median(data, plan.settings, streams)
-            return
-        if isinstance(plan.settings, StartAlone):
-            self._release_start(data, plan.settings, streams)
-            return
-        if not isinstance(plan.settings, tuple):
-            self._release_joint(data, plan.settings, streams)
-            return
-        (points,), (geometry, ball, chosen) = data.arrays, plan.settings
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        n, kept, step = data.facts["n"], 1.0, None
-        problem: PointRecords | FrechetProblem
-        mechanism: Any
+    def _release_mean(
+        self,
+        records: PointRecords,
+        ball: GeodesicBall | None,
+        chosen: MeanPlan,
+        streams: NoiseStreams,
+    ) -> None:
+        """A mean by itself."""
+        geometry, n, kept = records.geometry, records.planned, 1.0
+        mechanism: Any = None
         known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
-            records = PointRecords(geometry, points, n)
             found = chosen.search.release(records, budget, streams)
             warn_direction(found)
             kept = found.level
             if chosen.law is None:
                 chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
-            if _steps(chosen, geometry):
-                step = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
+            if chosen.steps(geometry):
+                mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
                 known = records.seen_from(ball.center)
-        if step is not None:
-            self.mechanism_, self.center_, self.radius_ = "tangent", step.center, step.radius
-            outside = records.outside(step.center, step.radius)
-            problem, mechanism = records, step
+        if ball is None or mechanism is not None:
+            self.mechanism_ = "tangent"
+            self.center_, self.radius_ = mechanism.center, mechanism.radius
+            problem: Any = records
+            outside = records.outside(self.center_, self.radius_)
         else:
-            problem, outside = FrechetProblem.from_records(ball, points, *known)
+            problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
@@ -842,25 +810,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         law = getattr(mechanism, "noise_law", None)
         if law is not None:
             self._noise_law = law(self.mean_)
-        self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        warn_clipped(noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_)
+        told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
+        self.clipped_fraction_ = clipped_share(*told)
         if chosen.search is not None:
-            self._warn_only_the_center(geometry.dim)
+            self._warn_only_the_center()
 
-    def _release_start(self, data: Data, start: StartAlone, streams: NoiseStreams) -> None:
-        """Nothing but the start of a search."""
-        (points,), geometry = data.arrays, start.geometry
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
-        self.mean_ = self.center_ = start.release(points, streams)
-        self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
-        self.clipped_fraction_ = 0.0
-        self.geometry_, self._flat = geometry, data.facts["flat"]
-
-    def _warn_only_the_center(self, dim: int) -> None:
+    def _warn_only_the_center(self) -> None:
         """Warn, from released numbers, when noise hides what the mean adds to a found centre."""
-        noise = math.sqrt(dim) * self.noise_scale_
+        noise = math.sqrt(self.geometry_.dim) * self.noise_scale_
         if noise > 0.5 * self.radius_:
             warn_user(
                 f"the noise of the mean is about {noise / self.radius_:.1f} times the radius of "
@@ -934,9 +891,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.geometry_, self._flat = facts["geometry"], facts["flat"]
         self.mechanism_ = "tangent"
         self.center_, self.radius_ = mean.ball.center, mean.ball.radius
-        self.clipped_fraction_ = float(np.clip(noisy[0] / n, 0.0, 1.0))
         sigma = math.sqrt(n_tables) * statistic.count.sigma / n
-        warn_clipped(noisy[0] / n, sigma, 0.0, self.radius_)
+        self.clipped_fraction_ = clipped_share(noisy[0] / n, sigma, 0.0, self.radius_)
 
     def _records(self, data: Data) -> tuple:
         """Arrays with one row per record, for federated runs."""
@@ -951,15 +907,3 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.geometry_ = as_geometry(self.manifold, point_shape=np.shape(point))
         self.mean_, self._flat = np.asarray(point), False
         self.n_features_in_ = self.mean_.shape[0] if self.mean_.ndim else 1
-
-    # -- helpers of the fitted estimator --------------------------------------------------------
-
-    def _points(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = read_records(self, X, reset=False, **CHECKS)
-        points = as_points(self.geometry_, X)
-        check_membership(self.geometry_, points)
-        return points
-
-    def _layout(self, points: np.ndarray) -> np.ndarray:
-        return points.reshape(len(points), -1) if self._flat else points

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.core.work import decomposed
+from skriemdp.core.estimator import Plan
+from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
-from skriemdp.location_scale.points import PointRecords, warn_direction
+from skriemdp.location_scale.points import PointRecords, distances_to, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
-from skriemdp.mean.adaptive_releases import plan_radius
-from skriemdp.mean.domains import logarithms
+from skriemdp.mean.adaptive_releases import inside, plan_radius
+from skriemdp.mean.domains import logarithms, public_facts
 from skriemdp.mechanisms.bounds import Ball, lifted
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, ball
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -32,16 +32,12 @@ if TYPE_CHECKING:
 __all__ = [
     "LARGEST_COUNT_NOISE",
     "JointMean",
+    "LEAST_COUNT",
     "Moments",
-    "Released",
     "Seen",
-    "check_width",
-    "checked",
     "plan_joint_mean",
     "widest",
 ]
-
-AnyJoint = TypeVar("AnyJoint", bound="JointMean")
 
 # Name of the joint release.
 _MOMENTS = "mean and second moment"
@@ -52,6 +48,9 @@ _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
 # Of a released number of records, over that number: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
+# A class of a smaller released number of records has no region.  A larger limit would pick the
+# classes whose number came out too large, and regions of those hold their means less often.
+LEAST_COUNT = 1.0
 # Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
 # squared distances in curvature was measured.
 _WIDEST = 1.3
@@ -64,15 +63,6 @@ def widest(geometry: Geometry) -> float:
         return descent_reach(geometry)
     limit = 0.999 * geometry.radius_limit
     return min(limit, _WIDEST / math.sqrt(kappa) if math.isfinite(kappa) else limit)
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """What a fit released: moments, and the fraction of clipped records with its noise."""
-
-    inference: MeanInference
-    clipped: float
-    clipped_noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +95,8 @@ class Moments(NamedTuple):
 class JointMean:
     """Mean and second moment of the logarithms at a centre, in one Gaussian release.
 
-    The centre is public, a rough mean, or that of a search; planned from public numbers only.
+    The centre is public, a rough mean, or that of a search; planned from public numbers only.  Or
+    those of all classes at one centre, without a look.
 
     Parameters
     ----------
@@ -124,7 +115,7 @@ class JointMean:
     looks : bool
         Whether a rough mean and a radius around it are released first, in a public ball.
     n_classes : int, optional
-        Then there is a release for each class.
+        Then there are moments of each class.
 
     Notes
     -----
@@ -132,7 +123,8 @@ class JointMean:
     counts; with z the logarithm of a record, shortened to the radius r, and y = 1, what is released
     in the end is ``sum w w'`` of the lifts ``w = (z, a r)``, which moves by at most
     ``sqrt(2) r^2 (1 + a^2)`` (docs/theory/moments.md).  Every release is asked with what earlier
-    ones answered and their ``mu_t^2`` add up to ``mu^2``.
+    ones answered and their ``mu_t^2`` add up to ``mu^2``.  The sums of all classes, label included,
+    move together as one of them does (docs/theory/moments.md, "Second moments by class").
     """
 
     geometry: Geometry
@@ -144,11 +136,6 @@ class JointMean:
     search: LocationScaleSearch | None = None
     looks: bool = False
     n_classes: int | None = None
-
-    @property
-    def event(self) -> GaussianEvent:
-        """What all releases cost together."""
-        return GaussianBudget(self.mu).event
 
     @property
     def count(self) -> GaussianCount:
@@ -178,17 +165,19 @@ class JointMean:
             before += _LOOK_MEAN + _LOOK_RADIUS
         return self.mu * math.sqrt(1.0 - before)
 
-    @property
-    def bytes(self) -> float:
-        """Memory of the logarithms and of matrices, besides the records."""
-        dim = self.geometry.dim
-        return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
-
-    @property
-    def operations(self) -> float:
-        """Of the second moment, and of the matrices that it is turned into."""
-        dim = self.geometry.dim
-        return 4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim)
+    def plan(self, **public: Any) -> Plan[JointMean]:
+        """That of a fit which releases nothing else; `public` are facts besides ball and number."""
+        dim, classes = self.geometry.dim, self.n_classes or 0
+        matrices = (8.0 + 4.0 * classes) * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3
+        moments = f"moments of {classes} classes" if classes else f"moment of {dim} coordinates"
+        work = Work.of_points(self.geometry, self.n).plus(
+            8.0 * (2.0 * self.n * dim + matrices),
+            f"the second {moments}",
+            4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim),
+        )
+        facts = public_facts(self.geometry, self.n, self.ball, self.search) | public
+        event, releases = GaussianBudget(self.mu).event, self.releases
+        return Plan(event, self, facts, work=work, releases=releases)
 
     def held(self, radius: float) -> Moment:
         """The set of the lifts."""
@@ -196,39 +185,65 @@ class JointMean:
         return Moment(norm, self.geometry.dim + 1, classes=self.n_classes)
 
     def check(self) -> None:
-        """ValueError where integers would be too coarse."""
+        """ValueError where a budget is too small for any noise, or integers would be too coarse."""
+        _ = self.count
         # A search spends what it needs, and less noise needs more bits.
         for mu in (self.joint_mu, self.mu):
             self.held(1.0).check(mu)
         if self.looks:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
-    def release(
-        self, points: np.ndarray, streams: NoiseStreams, noise_of_n: float = 0.0
-    ) -> Released:
-        """Everything that a fit releases; `points` are the records, as they are.
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[MeanInference, Seen]:
+        """Everything that a fit releases.
 
-        Where `n` was released, with noise of standard deviation `noise_of_n`, the moments count the
-        records once more.
+        Where the number of `records` was released, the moments count them once more.
         """
-        seen = self.seen(points, streams)
+        seen, noise = self.seen(records, streams), records.noise
         found, n = self.moments(seen, streams("tangent moments")), float(self.n)
-        if noise_of_n:
-            weight = found.count_sigma**2 / (noise_of_n**2 + found.count_sigma**2)
+        if noise:
+            weight = found.count_sigma**2 / (noise**2 + found.count_sigma**2)
             n = max(weight * n + (1.0 - weight) * float(found.counts), 1.0)
-            noise_of_n *= math.sqrt(weight)
-        inference = MeanInference(
+            noise *= math.sqrt(weight)
+        return self._inference(seen, found, n if noise else self.n, noise), seen
+
+    def release_classes(
+        self, records: PointRecords, labels: np.ndarray, streams: NoiseStreams
+    ) -> tuple[tuple[MeanInference | None, ...], np.ndarray, Moments, Seen]:
+        """What is known of each class, class means, and what a fit released.
+
+        `labels` are places in the list of classes.  Nothing is known of a class whose released
+        number of records is below `LEAST_COUNT`; its mean is that of its logarithms.
+        """
+        seen = self.seen(records, streams)
+        found = self.moments(seen, streams("class moments"), labels)
+        known: list[MeanInference | None] = []
+        means: list[np.ndarray] = []
+        for k, count in enumerate(found.counts.tolist()):
+            if count >= LEAST_COUNT:
+                one = self._inference(seen, found, count, found.count_sigma, k)
+                known, means = [*known, one], [*means, one.mean]
+                continue
+            rough = found.first[k] / max(count, 1.0)
+            rough = rough * min(1.0, seen.radius / max(float(np.linalg.norm(rough)), 1e-300))
+            known.append(None)
+            means.append(np.asarray(self.geometry.exp_coordinates(seen.center, rough)))
+        return tuple(known), np.stack(means), found, seen
+
+    def _inference(
+        self, seen: Seen, found: Moments, n: float, noise: float, of: Any = ()
+    ) -> MeanInference:
+        """What is known of n records, a number with this noise; `of` is their class."""
+        return MeanInference(
             self.geometry,
             seen.center,
             seen.radius,
-            found.first / n,
-            found.second / n,
-            n if noise_of_n else self.n,
+            found.first[of] / n,
+            found.second[of] / n,
+            n,
             found.first_sigma / n,
             found.second_sigma / n,
-            noise_of_n / n,
+            noise / n,
         )
-        return Released(inference, seen.clipped, seen.clipped_noise)
 
     def moments(
         self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
@@ -251,22 +266,21 @@ class JointMean:
             sigma / unit**2,
         )
 
-    def seen(self, points: np.ndarray, streams: NoiseStreams) -> Seen:
+    def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""
         budget = GaussianBudget(self.mu)
         count = budget.count(_COUNT)
-        center, radius = self._place(points, budget, streams)
-        vectors = logarithms(self.geometry, center, points)
+        center, radius = self._place(records, budget, streams)
+        vectors = logarithms(self.geometry, center, records.points)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
         clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
         return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest(_MOMENTS))
 
     def _place(
-        self, points: np.ndarray, budget: GaussianBudget, streams: NoiseStreams
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[np.ndarray, float]:
         """Centre and radius of the joint release."""
         if self.search is not None:
-            records = PointRecords(self.geometry, points, self.n)
             found = self.search.release(records, budget, streams)
             warn_direction(found)
             wider = self.wider if self.search.radius is None else 1.0
@@ -275,7 +289,7 @@ class JointMean:
         assert self.ball is not None  # one of the two is given
         if not self.looks:
             return self.ball.center, self.ball.radius
-        return self._look(self.ball, points, budget, streams)
+        return self._look(self.ball, records.points, budget, streams)
 
     def _look(
         self,
@@ -290,13 +304,10 @@ class JointMean:
         units = Units((logarithms(geometry, public.center, points),))
         found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
-        center = np.asarray(geometry.exp_coordinates(public.center, move))
-        if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
-            center = public.center
-        center = np.asarray(public.project(center))
+        center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
         radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
-        distances = np.asarray(geometry.dist(center, points))
+        distances = distances_to(geometry, center, points)
         radius = radii.release(distances, left, streams("radius", 0))
         return center, min(self.wider * radius, public.radius)
 
@@ -311,45 +322,30 @@ def plan_joint_mean(
     mechanism: str = "auto",
     ball: GeodesicBall | None = None,
     search: LocationScaleSearch | None = None,
+    n_classes: int | None = None,
 ) -> JointMean:
     """Decide on looks, from public numbers; what cannot run raises here.
 
     Parameters
     ----------
-    geometry : Geometry
-    n : int
-    mu : float
-        Of the whole fit.
-    weight, wider : float
+    geometry, n, mu, weight, wider, ball, search, n_classes
         See :class:`JointMean`.
     mechanism : {"auto", "tangent"}, default="auto"
         "tangent" takes no look in a public ball.
-    ball : GeodesicBall, optional
-    search : LocationScaleSearch, optional
 
     Raises
     ------
     ValueError
         Where the ball is too wide, or integers would be too coarse.
     """
-    check_width(geometry, ball)
-    least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
-    looks = ball is not None and mechanism == "auto" and n * mu >= least
-    return checked(JointMean(geometry, n, mu, weight, wider, ball, search, looks))
-
-
-def check_width(geometry: Geometry, ball: GeodesicBall | None) -> None:
-    """ValueError for a public ball that is too wide."""
     if ball is not None and ball.radius > widest(geometry):
         raise ValueError(
             f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which two "
             f"moments do not say where a mean is to within its error on {geometry}; pass a smaller "
             "radius and a center near the data, or radius='private'."
         )
-
-
-def checked(plan: AnyJoint) -> AnyJoint:
-    """`plan`, if it can run."""
-    _ = plan.count  # raises where a budget is too small for any noise
+    least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
+    looks = ball is not None and mechanism == "auto" and n * mu >= least and n_classes is None
+    plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks, n_classes)
     plan.check()
     return plan

@@ -161,14 +161,13 @@ class GeometricMedian:
         return 8.0 * (3.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
     def release(
-        self, points: np.ndarray, groups: Groups | None, people: np.ndarray, streams: NoiseStreams
+        self, records: PointRecords, rows: np.ndarray, groups: Groups | None, streams: NoiseStreams
     ) -> tuple[np.ndarray, float, MedianInference]:
         """The centre and the scale that were found, and what the last step released.
 
-        `points` are the rows, and `people` one point of each record, for the search.
+        `rows` are all points, and `records` one of each person, for the search.
         """
         geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu)
-        records = PointRecords(geometry, people, n)
         found = self.search.release(records, budget, streams)
         warn_direction(found)
         point, scale, known, smooth = found.center, found.radius, None, 0.0
@@ -178,13 +177,13 @@ class GeometricMedian:
                 point = known.mean
                 scale = _HARMONIC * known.distance if step.bends else scale
             bends_mu, mu = self._take(budget, step)
-            rows = logarithms(geometry, point, points)
+            seen = logarithms(geometry, point, rows)
             if step.bends:
                 sharp = _SMOOTH if k < self.rough else min(_SMOOTH, _SHARP / (n * bends_mu))
                 smooth = sharp * scale
-                units = Units((rows,), groups)
+                units = Units((seen,), groups)
                 bends = self._bends(units, smooth, bends_mu, streams("second derivatives", k))
-            directions = self._directions(rows, groups, smooth, mu, streams("directions", k))
+            directions = self._directions(seen, groups, smooth, mu, streams("directions", k))
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
             moved = self._inside(found.center, records.move(point, known.step))
             if not np.array_equal(moved, known.moved):

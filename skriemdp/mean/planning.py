@@ -116,6 +116,11 @@ class MeanPlan:
         """Of the mean."""
         return MeanNoise(self.mu, self.law, self.secret_n)
 
+    def steps(self, geometry: Geometry) -> bool:
+        """Whether the mean is one step from a found centre: where iteration would cost noise."""
+        searched = self.search is not None and self.search.center is None
+        return searched and self.mechanism == "tangent" and not geometry.is_hadamard
+
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""
         assert self.search is not None
@@ -186,11 +191,9 @@ def plan_mean(
     if noise != "laplace" and factor > _LAPLACE_GAIN:
         gaussian, factor = True, 1.0
     total = gaussian_mu(epsilon, delta)
-    if mechanism == "gradient":
-        before = _COUNT if search is None else _COUNT + search.shares.total
-        return _alone(mechanism, geometry.dim, total, before, search)
-    if search is not None:
-        plan = _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian or secret_n)
+    target = geometry.dim, epsilon, delta, total
+    if mechanism == "gradient" or search is not None:
+        plan = _searched_plan(mechanism, *target, search, gaussian or secret_n)
         return dataclasses.replace(plan, secret_n=secret_n)
     share, looks, law = _COUNT, (), None
     if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
@@ -198,52 +201,49 @@ def plan_mean(
         share, looks = _seeking(geometry.dim, n * total, factor, fixed)
     first = GaussianBudget(total * math.sqrt(share)).event
     if not gaussian:
-        needed = math.inf if noise == "laplace" else 1.0
-        law = _law_after(geometry.dim, epsilon, delta, total, first, needed)
+        law = _law_after(*target, first, math.inf if noise == "laplace" else 1.0)
     plan = _seeking_plan(geometry.dim, total, share, looks, first, law)
     return dataclasses.replace(plan, secret_n=secret_n)
 
 
-def _alone(
-    mechanism: str, dim: int, total: float, before: float, search: LocationScaleSearch | None
-) -> MeanPlan:
-    """One Gaussian mean after a share `before` of mu**2."""
-    budget = GaussianBudget(total)
-    count = budget.count(_COUNT)
-    if search is not None:
-        search.shares.reserve(budget)
-    budget.rest(MEAN, dim)
-    mu, planned = total * math.sqrt(1.0 - before), budget.releases
-    return MeanPlan(mechanism, count, mu=mu, search=search, event=budget.event, releases=planned)
-
-
 def _searched_plan(
+    mechanism: str,
     dim: int,
     epsilon: float,
     delta: float,
     total: float,
-    search: LocationScaleSearch,
+    search: LocationScaleSearch | None,
     gaussian: bool,
 ) -> MeanPlan:
-    """One mean in the ball that a search finds; its law is fixed before the search."""
-    plan = _alone("tangent", dim, total, _COUNT + search.shares.total, search)
-    if gaussian:
-        return plan
-    # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
-    # reserved for nothing.
-    needed, short = _LAPLACE_GAIN, search.without_further()
-    if search.shares.total - short.shares.total > _MUCH:
-        needed, search = _FAR_GAIN, short
-    first = GaussianBudget(total * math.sqrt(_COUNT + search.shares.total)).event
-    law = _law_after(dim, epsilon, delta, total, first, needed)
-    if law is None:
-        return plan
+    """One mean, in the ball that a search finds if there is one; its law is fixed before that."""
+    law = event = None
+    if search is not None and not gaussian:
+        # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
+        # reserved for nothing.
+        needed, short = _LAPLACE_GAIN, search.without_further()
+        if search.shares.total - short.shares.total > _MUCH:
+            needed = _FAR_GAIN
+        else:
+            short = search
+        first = GaussianBudget(total * math.sqrt(_COUNT + short.shares.total)).event
+        law = _law_after(dim, epsilon, delta, total, first, needed)
+        if law is not None:
+            search, event = short, compose([first, law])
     budget = GaussianBudget(total)
-    count = budget.count(_COUNT)
-    search.shares.reserve(budget)
-    planned = (*budget.releases, Release(MEAN, budget.left, "laplace", dim))
-    event = compose([first, law])
-    return MeanPlan("tangent", count, law=law, search=search, event=event, releases=planned)
+    count, before = budget.count(_COUNT), _COUNT
+    if search is not None:
+        search.shares.reserve(budget)
+        before += search.shares.total
+    last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", dim)
+    return MeanPlan(
+        mechanism if mechanism == "gradient" else "tangent",
+        count,
+        mu=total * math.sqrt(1.0 - before) if law is None else None,
+        law=law,
+        search=search,
+        event=event or budget.event,
+        releases=(*budget.releases, last),
+    )
 
 
 def _law_after(

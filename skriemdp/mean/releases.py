@@ -311,9 +311,9 @@ class StartAlone:
         budget.rest(START, 1)
         return budget
 
-    def release(self, points: np.ndarray, streams: NoiseStreams) -> np.ndarray:
+    def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
         return np.asarray(found.center)
 
 
@@ -413,7 +413,8 @@ def plan_tangent_mean(
     spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
-    if not noise.secret_n and not _bias_is_small(ball, smallest * spread):
+    hidden = not geometry.is_hadamard and smallest * spread >= bias_bounds(ball)[1]
+    if not noise.secret_n and not hidden:
         schedule = plan_mean_iteration(
             radius,
             n,
@@ -509,13 +510,6 @@ class LogSums:
     ) -> np.ndarray:
         """Number outside the ball and sum of the logarithms, with noise; one vector."""
         return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
-
-
-def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
-    """Whether noise hides the curvature bias of the mean of logarithms, on a curved-up manifold."""
-    if ball.geometry.is_hadamard:
-        return False
-    return noise >= bias_bounds(ball)[1]
 
 
 def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:

@@ -7,26 +7,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._quiet import read_array, read_records
+from skriemdp._quiet import read_array
 from skriemdp._validation import check_count, check_option
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
-    CHECKS,
-    as_points,
-    check_membership,
-    warn_clipped,
+    clipped_share,
     warn_large_delta,
 )
-from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
-from skriemdp.geometry import as_geometry
 from skriemdp.inference.covariances import coordinate_jacobian
-from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.location_scale.points import PointRecords
+from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
 from skriemdp.mean.expected import expected_joint_mean
 from skriemdp.mean.exports import synthetic_points
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
@@ -53,7 +48,7 @@ def _narrower(n_mu: float, dim: int) -> float:
     return float(np.clip(math.sqrt(n_mu / (_AMPLE * math.sqrt(dim))), _NARROWEST, 1.0))
 
 
-class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PointEstimator):
     """Differentially private tangent principal component analysis on a Riemannian manifold.
 
     Points are seen from their private Fréchet mean, in normal coordinates, and the principal
@@ -183,9 +178,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     def transform(self, X: Any) -> np.ndarray:
         """Components of the points X, shape ``(n, n_components)``."""
-        check_is_fitted(self)
-        points = as_points(self.geometry_, read_records(self, X, reset=False, **CHECKS))
-        check_membership(self.geometry_, points)
+        points = self._points(X)
         seen = np.asarray(self.geometry_.log_coordinates(self.mean_, points))
         return seen @ self.components_.T / self._scales()
 
@@ -207,8 +200,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """
         check_is_fitted(self)
         moments = (self.mean_, self._covariance)
-        points = synthetic_points(self.geometry_, *moments, n, random_state)
-        return points.reshape(len(points), -1) if self._flat else points
+        return self._layout(synthetic_points(self.geometry_, *moments, n, random_state))
 
     def inverse_transform(self, X: np.ndarray) -> np.ndarray:
         """Points from components ``(n, n_components)``, in the layout of the fitted X."""
@@ -217,8 +209,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if X.ndim != 2 or X.shape[1] != len(self.components_):
             raise ValueError(f"X must have shape (n, {len(self.components_)}), got {X.shape}.")
         seen = (X * self._scales()) @ self.components_
-        points = np.asarray(self.geometry_.exp_coordinates(self.mean_, seen))
-        return points.reshape(len(points), -1) if self._flat else points
+        return self._layout(np.asarray(self.geometry_.exp_coordinates(self.mean_, seen)))
 
     def _scales(self) -> np.ndarray:
         """What components are divided by."""
@@ -230,14 +221,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
-
-    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        return read_points(self, X, least)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan[JointMean]:
         geometry, n = facts["geometry"], facts["n"]
@@ -256,15 +239,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         narrower = _narrower(n * mu, geometry.dim)
-        joint = plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search)
-        work = Work.of_points(geometry, n).plus(
-            joint.bytes, f"the second moment of {geometry.dim} coordinates", joint.operations
-        )
-        public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
-
-    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
-        return as_geometry(self.manifold, point_shape=shape).base_point, None
+        return plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search).plan()
 
     def _expected(self, plan: Plan[JointMean], facts: Any, spread: Any) -> Expected:
         return expected_joint_mean(plan.settings, spread)
@@ -273,8 +248,9 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         (points,), geometry = data.arrays, plan.settings.geometry
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        released = plan.settings.release(points, streams, data.facts.get("noise of n", 0.0))
-        found = released.inference
+        noise = data.facts.get("noise of n", 0.0)
+        records = PointRecords(geometry, points, data.facts["n"], noise)
+        found, seen = plan.settings.release(records, streams)
         self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
         self.noise_scale_ = found.first_noise
         # Shrinkage of the spectrum may leave no direction; those of the noisy matrix are kept.
@@ -294,7 +270,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         total = max(self.frechet_variance_, 1e-300)
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.geometry_, self._flat = geometry, data.facts["flat"]
-        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         search = plan.settings.search
         if not plan.settings.looks and (search is None or search.radius is not None):
-            warn_clipped(released.clipped, released.clipped_noise, 0.0, self.radius_)
+            clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_)

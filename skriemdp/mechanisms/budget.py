@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import math
 from typing import ClassVar, NamedTuple
 
@@ -39,13 +38,14 @@ class Release(NamedTuple):
     dim: int | None = None
 
 
-class _Budget(abc.ABC):
+class _Budget:
     """What is left of a fit's budget, as a fraction; never more is taken.
 
     A plan takes from a budget all that its fit may take, and keeps :attr:`releases`; the fit takes
     the same names, in the same order, from another.
     """
 
+    pure: ClassVar[bool]
     law: ClassVar[str]
 
     def __init__(self, total: float):
@@ -67,19 +67,10 @@ class _Budget(abc.ABC):
         self._taken[name] = before._replace(share=before.share + share, dim=same)
         return share
 
-    @abc.abstractmethod
     def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
-        """The parameter of a release that gets the fraction `share`."""
-
-    @abc.abstractmethod
-    def count(self, share: float) -> GaussianCount | LaplaceCount:
-        """Noise for a count of records that gets the fraction `share`."""
-
-    @abc.abstractmethod
-    def noise(
-        self, share: float, sensitivity: Sensitivity, dim: int, name: str
-    ) -> GaussianNoise | LaplaceNoise:
-        """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
+        """The mu, or the epsilon, of a release that gets the fraction `share`."""
+        part = self._take(share, name, dim, law)
+        return self.total * (part if self.pure else math.sqrt(part))
 
     def before(self, last: Release) -> tuple[Release, ...]:
         """The releases as parts of a fit that ends with `last`, which this budget does not pay."""
@@ -105,10 +96,6 @@ class GaussianBudget(_Budget):
     def event(self) -> GaussianEvent:
         """All releases together."""
         return GaussianEvent(1.0 / self.total)
-
-    def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
-        """The mu of a release that gets the fraction `share` of mu**2."""
-        return self.total * math.sqrt(self._take(share, name, dim, law))
 
     def quantile(
         self,
@@ -137,10 +124,6 @@ class PureBudget(_Budget):
     def event(self) -> PureEvent:
         """All releases together."""
         return PureEvent(self.total)
-
-    def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
-        """The epsilon of a release that gets the fraction `share`."""
-        return self.total * self._take(share, name, dim, law)
 
     def quantile(
         self, share: float, grid: tuple[float, ...], level: float, name: str

@@ -30,8 +30,8 @@ class Mechanism(Protocol):
         """Standard deviation of the noise on every coordinate."""
         ...
 
-    def release(self, exact: Any, rng: np.random.Generator, size: Size = (), /) -> Any:
-        """`exact` plus noise; with `size`, independent releases, each of which costs `event`."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; with `size`, independent releases, each of which costs `event`."""
         ...
 
 

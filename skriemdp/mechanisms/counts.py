@@ -13,6 +13,7 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_positive
+from skriemdp._warnings import warn_user
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.sum import Part
 from skriemdp.privacy.events import GaussianEvent, PureEvent
@@ -23,7 +24,12 @@ from skriemdp.privacy.sensitivity import (
     interval_sensitivity,
 )
 
-__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount"]
+__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
+
+# Clipped records are told of where they are this share above the one that was meant, and so many
+# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits, and
+# that of a pure fit in 4 of 1e4.
+_EXCESS, _SURE = 0.2, 5.0
 
 
 @dataclass(frozen=True)
@@ -181,8 +187,24 @@ class LaplaceCount:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, count: float, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`count` plus noise, a float; with `size`, that many independent releases."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise, a float; with `size`, that many independent releases."""
         bound, grid = self.sensitivity.value, self.sigma
-        noisy = noise.draw(count, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
+        noisy = noise.draw(value, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
         return float(noisy) if size == () else noisy
+
+
+def told_fraction(noisy: float, sigma: float, meant: float, advice: str) -> float:
+    """A released share of clipped records, within [0, 1]; warns where far more were than meant.
+
+    Parameters
+    ----------
+    noisy, sigma : float
+        The released share, and the standard deviation of its noise.
+    meant : float
+    advice : str
+        What was done to them, and what to do about it; public or released.
+    """
+    if noisy - _SURE * sigma > meant + _EXCESS:
+        warn_user(f"about {min(noisy, 1.0):.0%} of the rows (a private estimate) {advice}")
+    return float(np.clip(noisy, 0.0, 1.0))

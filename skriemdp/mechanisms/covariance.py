@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms import noise
@@ -70,12 +72,10 @@ class SymmetricGaussian:
         """What one release costs."""
         return GaussianEvent(self.noise_multiplier)
 
-    def release(
-        self, matrix: np.ndarray, rng: np.random.Generator, size: int | tuple[int, ...] = ()
-    ) -> np.ndarray:
-        """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; with `size`, that many independent releases along leading axes."""
         bound = self.sensitivity.value
-        noisy = noise.draw(matrix, self.sigma, "symmetric", rng, size, sensitivity=bound)
+        noisy = noise.draw(value, self.sigma, "symmetric", rng, size, sensitivity=bound)
         if self.hollow:
             diagonal = np.arange(self.size)
             noisy[..., diagonal, diagonal] = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.pure_spectrum import LARGEST_SIZE, TABLE_ERROR, eigenvalue_law
 from skriemdp.privacy.events import PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
@@ -91,11 +91,11 @@ class PureSymmetric:
             return self.scale * math.sqrt(eigenvalue_law(self.size).entry_variance)
         return self.scale * math.sqrt(2.0 * (self.size + 1))
 
-    def release(self, matrix: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; with `size`, that many independent releases along leading axes."""
         bound = self.sensitivity.value
         law, draws = "pure symmetric", self._draws
-        return noise.draw(matrix, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
+        return noise.draw(value, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
 
     def _draws(
         self, matrix: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
@@ -104,7 +104,7 @@ class PureSymmetric:
         unit = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
         noisy = matrix + self.scale * unit
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
-        return on_public_grid(noisy, self.entry_scale)
+        return noise.on_public_grid(noisy, self.entry_scale)
 
     def _by_eigenvalues(self, rng: np.random.Generator, count: int) -> np.ndarray:
         values = eigenvalue_law(self.size).sample(rng, count)

@@ -10,7 +10,6 @@ from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.sum import plain_sensitivity, plain_sum
@@ -130,5 +129,5 @@ class PureSumsAndCounts:
         length = rng.random(shape) ** (1.0 / self.dim) / np.linalg.norm(direction, axis=-1)
         noisy_sums = sums + self.bound * (radius * length)[..., None] * direction
         noisy_counts = counts + radius * rng.uniform(-1.0, 1.0, size=shape)
-        sums = on_public_grid(noisy_sums, self.sum_sigma)
-        return sums, on_public_grid(noisy_counts, self.count_sigma)
+        sums = noise.on_public_grid(noisy_sums, self.sum_sigma)
+        return sums, noise.on_public_grid(noisy_counts, self.count_sigma)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp._arrays import Array, Size
+from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
@@ -69,13 +69,13 @@ class GaussianNoise:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.noise_multiplier)
 
-    def release(self, vector: Any, rng: np.random.Generator, size: Size = ()) -> Any:
-        """`vector` plus noise.
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise.
 
         Parameters
         ----------
-        vector : array of shape ``(..., k)``
-            Exact values; each of them gets noise of its own, and each costs one `event`.
+        value : array of shape ``(..., k)``
+            Exact numbers; each of them gets noise of its own, and each costs one `event`.
         rng : numpy.random.Generator
         size : int or tuple of int, default=()
             Independent releases of the same values, along leading axes; each costs one `event`.
@@ -85,7 +85,7 @@ class GaussianNoise:
         array of shape ``(*size, ..., k)``
         """
         bound = self.sensitivity.value
-        return noise.draw(vector, self.sigma, "gaussian", rng, size, sensitivity=bound)
+        return noise.draw(value, self.sigma, "gaussian", rng, size, sensitivity=bound)
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ class LaplaceNoise:
         """What one release costs."""
         return self.law
 
-    def release(self, vector: Array, rng: np.random.Generator, size: Size = ()) -> Array:
-        """`vector` plus noise; arguments as in :meth:`GaussianNoise.release`."""
-        if vector.shape[-1] != self.law.dim:
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """`value` plus noise; arguments as in :meth:`GaussianNoise.release`."""
+        if value.shape[-1] != self.law.dim:
             raise ValueError(
-                f"law.dim={self.law.dim}, but the vector has {vector.shape[-1]} coordinates; "
+                f"law.dim={self.law.dim}, but the vector has {value.shape[-1]} coordinates; "
                 "calibrate the law for that dimension."
             )
         presence = self.sensitivity.presence
         return noise.draw(
-            vector,
+            value,
             self.scale,
             "radial",
             rng,

@@ -20,8 +20,8 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
-from skriemdp.location_scale.row_releases import told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.counts import told_fraction
 from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels

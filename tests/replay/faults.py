@@ -799,7 +799,7 @@ CHANGES = (
     Change(
         "regression.estimator:PrivateHyperbolicRegressor._release",
         meanwhile(
-            "mechanisms.budget:GaussianBudget.take",
+            "mechanisms.budget:_Budget.take",
             lambda take: (
                 lambda self, share, *more: None if share == BASE_SHARE else take(self, share, *more)
             ),

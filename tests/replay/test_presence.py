@@ -239,8 +239,8 @@ def _presence_halved(monkeypatch):
 def _regions_divided_by_rows(monkeypatch):
     release = JointMean.release
 
-    def of_rows(self, points, *rest):
-        return release(dataclasses.replace(self, n=len(points)), points, *rest)
+    def of_rows(self, records, *rest):
+        return release(dataclasses.replace(self, n=records.n), records, *rest)
 
     monkeypatch.setattr(JointMean, "release", of_rows)
 
