@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import functools
 import importlib
 import io
 import os
@@ -74,7 +75,7 @@ COMPLETE = (
 
 # Warnings that a page tells its readers to expect.
 EXPECTED = {
-    "docs/user_guide/people.md": "about .* of the rows lie outside",
+    "docs/user_guide/people.md": r"about .* of the rows \(a private estimate\) lie outside",
     # One fit in a hundred says so of data that the ball holds: it goes by a noisy count.
     "docs/user_guide/uncertainty.md": "about .* of the records lie outside",
 }
@@ -121,12 +122,13 @@ def test_some_docstring_examples_exist():
 
 
 @pytest.mark.parametrize("page", COMPLETE)
-def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch):
+def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     if "classification" in page:
         pytest.importorskip("pyriemann", reason="its page shows a pipeline with pyRiemann")
     if "bounds" in page:
         pytest.importorskip("pandas", reason="its page reads tables")
     monkeypatch.chdir(tmp_path)
+    request.addfinalizer(functools.partial(skriemdp.set_config, **skriemdp.get_config()))
     blocks = _blocks(ROOT / page, "python")
     assert blocks
     namespace = {}
@@ -199,7 +201,8 @@ LONGER = {
     "docs/user_guide/bounds.md": 950,  # an example for each kind of data
     "docs/user_guide/federated-deploy.md": 800,  # the programs of servers and clients
 }
-WIDER = {"docs/user_guide/geometries.md": 12}  # a row for each kind of data
+# A row for each kind of data, and for each name.
+WIDER = {"docs/user_guide/geometries.md": 12, "docs/user_guide/pymanopt.md": 10}
 MOST_WORDS, MOST_ROWS = 700, 8
 
 

@@ -30,6 +30,7 @@ from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
 from skriemdp.mechanisms.held import Moment, Outer
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Units
+from skriemdp.pca.search_releases import Bounds
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
 
@@ -78,9 +79,10 @@ def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
     for table in tables:
         rng = np.random.default_rng(1)
         release = PrivatePrincipalEigenvector(2, mechanism=mechanism)._release_of(mechanism)
-        rows = Rows(table, 400, 6)
-        center, budget = np.linspace(-0.1, 0.1, 6), GaussianBudget(1.0)
-        found.append(release.release(rows, center, 0.9, budget, lambda *label, rng=rng: rng))
+        center = np.linspace(-0.1, 0.1, 6)
+        bounds = Bounds(Rows(table, 400, 6), center, 0.9, center)
+        streams = functools.partial(lambda rng, *label: rng, rng)
+        found.append(release.release(bounds, GaussianBudget(1.0), streams))
     for other in found[1:]:
         assert (other.components == found[0].components).all()
         assert (other.variances == found[0].variances).all()

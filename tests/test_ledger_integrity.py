@@ -573,6 +573,23 @@ def test_a_terminated_process_removes_its_temporary_ledger():
     assert not any(os.path.exists(os.path.dirname(path)) for path in (first, second))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_hangs_in_foreign_code_ends_at_sigterm():
+    """Its signal is the system's own again: a handler in Python would wait for that code."""
+    script = """
+        import os, signal
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        budget = PrivacyAccountant()
+        print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, flush=True)
+        if os.fork() == 0:
+            print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, flush=True)
+            os._exit(0)
+        os.wait()
+        print(os.path.exists(budget.path))
+    """
+    assert child(script).stdout.split() == ["False", "True", "True"]
+
+
 # -- long lists --
 
 

@@ -338,6 +338,10 @@ def _terminated(number: int, frame: Any) -> None:
 def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
+    # The folder is the parent's; a child that hangs in foreign code must still end at SIGTERM.
+    with contextlib.suppress(ValueError):
+        if signal.getsignal(signal.SIGTERM) is _terminated:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if hasattr(os, "register_at_fork"):
