@@ -129,12 +129,9 @@ class Plan(Generic[S]):
 def tags_of(tags: Tags, estimator: Any) -> Tags:
     """`tags` of a meta-estimator that does what `estimator` does."""
     inner = get_tags(estimator)
+    for kind in ("classifier", "regressor", "transformer", "input", "target"):
+        setattr(tags, f"{kind}_tags", getattr(inner, f"{kind}_tags"))
     tags.estimator_type = inner.estimator_type
-    tags.classifier_tags = inner.classifier_tags
-    tags.regressor_tags = inner.regressor_tags
-    tags.transformer_tags = inner.transformer_tags
-    tags.input_tags = inner.input_tags
-    tags.target_tags = inner.target_tags
     return tags
 
 
