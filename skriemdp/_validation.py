@@ -57,12 +57,7 @@ def check_scale(*, allow_inf: bool = False, **values: Any) -> None:
     these underflow or overflow, a vector could escape its bound.
     """
     check_positive(allow_inf=allow_inf, **values)
-    for name, value in values.items():
-        if not 1e-60 <= float(value) <= 1e60 and not math.isinf(value):
-            raise ValueError(
-                f"{name} must lie between 1e-60 and 1e60, got {value!r}; change the unit of "
-                "measurement."
-            )
+    _check_range(1e-60, 1e60, values)
 
 
 def check_factor(**values: Any) -> None:
@@ -71,11 +66,15 @@ def check_factor(**values: Any) -> None:
     For lengths, penalties and step sizes, which multiply and divide but bound nothing.
     """
     check_positive(**values)
+    _check_range(1e-100, 1e100, values)
+
+
+def _check_range(least: float, most: float, values: dict[str, Any]) -> None:
     for name, value in values.items():
-        if not 1e-100 <= float(value) <= 1e100:
+        if not least <= float(value) <= most and not math.isinf(value):
             raise ValueError(
-                f"{name} must lie between 1e-100 and 1e100, got {value!r}; change the unit of "
-                "measurement."
+                f"{name} must lie between {least:g} and {most:g}, got {value!r}; change the unit "
+                "of measurement."
             )
 
 

@@ -218,16 +218,16 @@ def check_events(events: Iterable[Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Fields as JSON has them."""
+    """Fields of an event, and public facts, as JSON has them; text of what it has not."""
     if isinstance(value, Event):
         return value.to_dict()
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    return value
+    return value if value is None or isinstance(value, (bool, str)) else str(value)
 
 
 def distance_delta(event: Event, epsilon: float) -> float:
