@@ -40,6 +40,7 @@ R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
+_LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 _NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
     "string that spells a number; encode the rest."
@@ -275,12 +276,8 @@ def _validated(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
 
 def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) -> Any:
     """scikit-learn's `check_array` without quotations."""
-    return quietly(
-        lambda value: check_array(value, input_name=name, **checks),
-        value,
-        names=(name,),
-        labels=labels,
-    )
+    read = functools.partial(check_array, input_name=name, **checks)
+    return quietly(read, value, names=(name,), labels=labels)
 
 
 def read_numbers(value: Any, name: str, **checks: Any) -> np.ndarray:
@@ -376,7 +373,9 @@ class Charged:
         failure, self._failure = self._failure, None
         if failure is None:
             return
-        if not (_may_pass(failure) or _is_users_own(type(failure))):
+        # A user who defined a type of error raises it deliberately.
+        users_own = type(failure).__module__.split(".")[0] not in _LIBRARIES
+        if not (_may_pass(failure) or users_own):
             failure = _same_type(
                 failure,
                 f"the release failed ({type(failure).__name__}). What exactly happened is not "
@@ -384,12 +383,6 @@ class Charged:
             )
         failure.add_note(self._note)
         raise _alone(failure)
-
-
-def _is_users_own(kind: type) -> bool:
-    """Whether this type of error was defined by a user, who then raises it deliberately."""
-    known = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
-    return kind.__module__.split(".")[0] not in known
 
 
 class QuietQueries:

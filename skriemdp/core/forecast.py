@@ -183,14 +183,7 @@ def per_group(plan: Plan) -> Plan:
 
 
 def forecast(
-    estimator: Any,
-    n: int,
-    shape: int | tuple[int, ...],
-    *,
-    y_shape: int | tuple[int, ...],
-    n_classes: int,
-    grouped: bool,
-    spread: Any,
+    estimator: Any, n: int, shape: Any, y_shape: Any, n_classes: int, grouped: bool, spread: Any
 ) -> Forecast:
     """The answer of :meth:`skriemdp.core.estimator.PrivateEstimator.plan`."""
     check_count(minimum=2, n=n)

@@ -167,15 +167,9 @@ class Event(abc.ABC):
 
     def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
         """The inverse of :meth:`delta_with_gaussian`, rounded up; None where that is None."""
-        if self.delta_with_gaussian(mu, 0.0) is None:
-            return None
-
-        def together(epsilon: float) -> float:
-            found = self.delta_with_gaussian(mu, epsilon)
-            assert found is not None  # known at one epsilon, known at all
-            return found
-
-        return profile_epsilon(together, delta)
+        together: Any = functools.partial(self.delta_with_gaussian, mu)
+        # Known at one epsilon, known at all.
+        return None if together(0.0) is None else profile_epsilon(together, delta)
 
     @property
     def rough_size(self) -> float:

@@ -305,13 +305,8 @@ def event_from_dict(values: dict) -> Event:
     """
     fields = dict(values)
     kind = fields.pop("kind", None)
-    if kind == "radial":
-        raise ValueError(
-            "kind='radial' is noise of density exp(-(length/b)^p), which this version cannot "
-            "account for; fit again with a new ledger, or read this one with the version that "
-            "wrote it."
-        )
-    made = {each.kind: each for each in map(globals().get, __all__) if hasattr(each, "kind")}
+    here: list[Any] = [globals()[name] for name in __all__]
+    made = {each.kind: each for each in here if hasattr(each, "kind")}
     if kind in _ELSEWHERE:
         module, name = _ELSEWHERE[kind]
         made[kind] = getattr(import_module(module), name)

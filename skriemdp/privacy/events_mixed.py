@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -170,14 +171,9 @@ class MixtureEvent(Event):
         return min(max(total, 5e-324 if any(parts) else 0.0), 1.0)
 
     def _exact_epsilon(self, delta: float) -> float | None:
-        if self._exact_delta(0.0) is None:
+        exact: Any = self._exact_delta
+        if exact(0.0) is None:  # known at one epsilon, known at all
             return None
-
-        def exact(epsilon: float) -> float:
-            found = self._exact_delta(epsilon)
-            assert found is not None  # known at one epsilon, known at all
-            return found
-
         if delta == 0.0:
             return math.inf if self.extra_delta else self.renyi(math.inf)
         if exact(0.0) <= delta:
