@@ -11,13 +11,6 @@ from typing import Any
 _MOST = 2**62
 
 
-def _is_real(value: object) -> bool:
-    # The abstract class is asked last: that takes a microsecond, and a step checks several numbers.
-    if type(value) in (float, int):
-        return True
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
 def shown(value: object) -> str:
     """`value` as a message shows it: its repr, if that is short and can be written at all."""
     try:
@@ -29,7 +22,9 @@ def shown(value: object) -> str:
 
 def _real(name: str, value: Any, wanted: str) -> float:
     """`value` as a float; TypeError if it is no number, ValueError if no float can hold it."""
-    if not _is_real(value):
+    # The abstract class is asked last: that takes a microsecond, and a step checks several numbers.
+    real = type(value) in (float, int) or isinstance(value, numbers.Real)
+    if not real or isinstance(value, bool):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)}.")
     try:
         number = float(value)
