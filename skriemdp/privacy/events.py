@@ -63,10 +63,23 @@ __all__ = [
     "event_from_dict",
 ]
 
-# Where the events are that live elsewhere; imported when one of them is revived.
-_ELSEWHERE = {
-    "riemannian": ("skriemdp.riemannian_laws.profiles", "RiemannianEvent"),
-    "laplace": ("skriemdp.privacy.laplace", "LaplaceEvent"),
+# Where each kind of event lives; imported when a stored event is revived.
+KINDS = {
+    "gaussian": "skriemdp.privacy.events:GaussianEvent",
+    "pure": "skriemdp.privacy.events:PureEvent",
+    "approximate": "skriemdp.privacy.events:ApproximateEvent",
+    "zcdp": "skriemdp.privacy.events:ZCDPEvent",
+    "profile": "skriemdp.privacy.events:ProfileEvent",
+    "seeded": "skriemdp.privacy.events:SeededEvent",
+    "poisson-gaussian": "skriemdp.privacy.events:PoissonSampledGaussianEvent",
+    "fixed-size-gaussian": "skriemdp.privacy.events:FixedSizeSampledGaussianEvent",
+    "composed": "skriemdp.privacy.events:ComposedEvent",
+    "self-composed": "skriemdp.privacy.events:SelfComposedEvent",
+    "mixture": "skriemdp.privacy.events:MixtureEvent",
+    "parallel": "skriemdp.privacy.events:ParallelEvent",
+    "selection": "skriemdp.privacy.events:SelectionEvent",
+    "riemannian": "skriemdp.riemannian_laws.profiles:RiemannianEvent",
+    "laplace": "skriemdp.privacy.laplace:LaplaceEvent",
 }
 
 
@@ -305,15 +318,11 @@ def event_from_dict(values: dict) -> Event:
     """
     fields = dict(values)
     kind = fields.pop("kind", None)
-    here: list[Any] = [globals()[name] for name in __all__]
-    made = {each.kind: each for each in here if hasattr(each, "kind")}
-    if kind in _ELSEWHERE:
-        module, name = _ELSEWHERE[kind]
-        made[kind] = getattr(import_module(module), name)
-    if kind not in made:
+    if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not a known kind of event.")
+    module, name = KINDS[kind].split(":")
     try:
-        return made[kind](**{k: _revive(v) for k, v in fields.items()})
+        return getattr(import_module(module), name)(**{k: _revive(v) for k, v in fields.items()})
     except TypeError as error:
         raise ValueError(f"the stored event of kind {kind!r} is malformed: {error}") from error
 
