@@ -40,6 +40,7 @@ R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
+_LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 _NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
     "string that spells a number; encode the rest."
@@ -112,13 +113,8 @@ def _same_type(error: Exception, text: str) -> Exception:
 
 
 def _zero(kind: str) -> np.ndarray:
-    if kind in "biuf":
-        return np.zeros(())
-    if kind == "c":
-        return np.zeros((), complex)
-    if kind in "mM":
-        return np.zeros((), f"{kind}8[s]")
-    return np.zeros((), object)
+    types = {**dict.fromkeys("biuf", "f8"), "c": "c16", "m": "m8[s]", "M": "M8[s]"}
+    return np.zeros((), types.get(kind, "O"))
 
 
 def stand_in(value: Any) -> Any:
@@ -199,10 +195,6 @@ def _finding(value: Any) -> str | None:
     return None
 
 
-def _any_complex(values: Sequence[Any]) -> bool:
-    return any(getattr(getattr(value, "dtype", None), "kind", "") == "c" for value in values)
-
-
 def _sentence(error: Exception, values: Sequence[Any], names: Sequence[str], labels: bool) -> str:
     for name, value in zip(names, values, strict=False):
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
@@ -250,7 +242,8 @@ def quietly(
     # Outside the handler, so that no error has another one as its context.
     if _may_pass(failure):
         raise _alone(failure)
-    text = None if _any_complex(values) else _said_of_zeros(failure, call, values)
+    complex_ = any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values)
+    text = None if complex_ else _said_of_zeros(failure, call, values)
     if not text:
         text = _sentence(failure, values, names, labels)
     elif text.startswith("Expected 2D array"):
@@ -258,18 +251,13 @@ def quietly(
     raise _same_type(failure, text)
 
 
-def read_records(
-    estimator: Any, X: Any, y: Any = "no_validation", *, labels: bool = False, **checks: Any
-) -> Any:
+def read_records(estimator: Any, X: Any, *y: Any, labels: bool = False, **checks: Any) -> Any:
     """scikit-learn's `validate_data` without quotations; a sparse matrix is checked whole.
 
     A sparse X comes back in canonical form: entries stored twice are added.
     """
-    if isinstance(y, str) and y == "no_validation":
-        result = quietly(lambda X: _validated(estimator, X, **checks), X)
-        return quietly(_canonical, result)
-    X, y = quietly(lambda X, y: _validated(estimator, X, y, **checks), X, y, labels=labels)
-    return quietly(_canonical, X), y
+    read = quietly(lambda *rows: _validated(estimator, *rows, **checks), X, *y, labels=labels)
+    return (quietly(_canonical, read[0]), read[1]) if y else quietly(_canonical, read)
 
 
 def _validated(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
@@ -288,12 +276,8 @@ def _validated(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
 
 def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) -> Any:
     """scikit-learn's `check_array` without quotations."""
-    return quietly(
-        lambda value: check_array(value, input_name=name, **checks),
-        value,
-        names=(name,),
-        labels=labels,
-    )
+    read = functools.partial(check_array, input_name=name, **checks)
+    return quietly(read, value, names=(name,), labels=labels)
 
 
 def read_numbers(value: Any, name: str, **checks: Any) -> np.ndarray:
@@ -320,32 +304,32 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
 def checked_format(X: Any, name: str = "X") -> Any:
     """A shallow copy of a sparse matrix whose indices fit its shape; others crash C code."""
     X = X.tocoo() if X.format == "dok" else copy.copy(X)
-    broken = ValueError(
-        f"{name} is a broken sparse matrix: its index arrays do not fit its shape or each other; "
-        "build it anew from rows, columns and values."
-    )
-    try:
-        if hasattr(X, "check_format"):
-            for part in ("indptr", "indices", "data"):
-                if getattr(X, part) is None or np.ndim(getattr(X, part)) == 0:
-                    raise broken
-            # SciPy looks no further where the last pointer says that nothing is stored.
-            if (np.diff(X.indptr) < 0).any() or X.indptr[0] != 0 or X.indptr[-1] > len(X.indices):
-                raise broken
-            X.check_format(full_check=True)
-        elif X.format == "coo":
-            for places, size in zip(X.coords, X.shape, strict=True):
-                if len(places) != len(X.data) or (
-                    len(places) and not 0 <= places.min() <= places.max() < size
-                ):
-                    raise broken
-    except Exception:
-        fits = False
-    else:
-        fits = True
+    fits = False
+    with contextlib.suppress(Exception):
+        fits = _fits(X)
     if not fits:
-        raise broken
+        raise ValueError(
+            f"{name} is a broken sparse matrix: its index arrays do not fit its shape or each "
+            "other; build it anew from rows, columns and values."
+        )
     return X
+
+
+def _fits(X: Any) -> bool:
+    """Whether the index arrays of a sparse matrix fit; some errors say that they do not."""
+    if X.format == "coo":
+        return all(
+            len(at) == len(X.data) and (not len(at) or 0 <= at.min() <= at.max() < size)
+            for at, size in zip(X.coords, X.shape, strict=True)
+        )
+    if hasattr(X, "check_format"):
+        if 0 in map(np.ndim, (X.indptr, X.indices, X.data)):
+            return False
+        # SciPy looks no further where the last pointer says that nothing is stored.
+        if (np.diff(X.indptr) < 0).any() or X.indptr[0] != 0 or X.indptr[-1] > len(X.indices):
+            return False
+        X.check_format(full_check=True)
+    return True
 
 
 def _canonical(X: Any) -> Any:
@@ -377,41 +361,28 @@ class Charged:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            return False
-        if not isinstance(error, Exception):  # an interrupt hides nothing
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if isinstance(error, Exception):
+            self._failure = error
+        elif error is not None:  # an interrupt hides nothing
             error.add_note(self._note)
-            return False
-        self._failure = error
-        return True
+        return self._failure is not None
 
     def settle(self) -> None:
         """Raise the error of the release, if there was one."""
         failure, self._failure = self._failure, None
         if failure is None:
             return
-        if _may_pass(failure) or _is_users_own(type(failure)):
-            failure = _alone(failure)
-        else:
+        # A user who defined a type of error raises it deliberately.
+        users_own = type(failure).__module__.split(".")[0] not in _LIBRARIES
+        if not (_may_pass(failure) or users_own):
             failure = _same_type(
                 failure,
                 f"the release failed ({type(failure).__name__}). What exactly happened is not "
                 "shown, because it may quote a record; repeat the call on made-up records to see.",
             )
         failure.add_note(self._note)
-        raise failure
-
-
-def _is_users_own(kind: type) -> bool:
-    """Whether this type of error was defined by a user, who then raises it deliberately."""
-    known = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
-    return kind.__module__.split(".")[0] not in known
+        raise _alone(failure)
 
 
 class QuietQueries:

@@ -37,27 +37,23 @@ def check_random_state(random_state: Any) -> None:
     """
     if random_state is None:
         return
-    if not isinstance(random_state, numbers.Integral) or isinstance(random_state, bool):
-        raise TypeError(
-            f"random_state must be None or an int, got {type(random_state).__name__}: a generator "
-            "shared between fits would couple their noise. Pass None for private noise from the "
-            "operating system, or an int for tests and studies."
-        )
-    if int(random_state) < 0:
-        raise ValueError(f"random_state must be >= 0, got {shown(random_state)}.")
-    if int(random_state) > _MOST_SEED:
-        raise ValueError(f"random_state must be below 2**128, got {shown(random_state)}.")
+    why = (
+        "a generator shared between fits would couple their noise. Pass None for private noise "
+        "from the operating system, or an int for tests and studies."
+    )
+    _check_seed("random_state", random_state, "None or an int", why)
 
 
 def check_public_seed(public_seed: Any) -> None:
     """Raise unless `public_seed` is a non-negative integer: public randomness is reproducible."""
-    if not isinstance(public_seed, numbers.Integral) or isinstance(public_seed, bool):
-        raise TypeError(
-            f"public_seed must be an int, got {type(public_seed).__name__}: public randomness has "
-            "to be reproducible."
-        )
-    if not 0 <= int(public_seed) <= _MOST_SEED:
-        raise ValueError(f"public_seed must lie in [0, 2**128), got {shown(public_seed)}.")
+    _check_seed("public_seed", public_seed, "an int", "public randomness has to be reproducible.")
+
+
+def _check_seed(name: str, seed: Any, wanted: str, why: str) -> None:
+    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool):
+        raise TypeError(f"{name} must be {wanted}, got {type(seed).__name__}: {why}")
+    if not 0 <= int(seed) <= _MOST_SEED:
+        raise ValueError(f"{name} must lie in [0, 2**128), got {shown(seed)}.")
 
 
 def public_generator(public_seed: int, *labels: object) -> np.random.Generator:

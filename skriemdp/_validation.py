@@ -11,13 +11,6 @@ from typing import Any
 _MOST = 2**62
 
 
-def _is_real(value: object) -> bool:
-    # The abstract class is asked last: that takes a microsecond, and a step checks several numbers.
-    if type(value) in (float, int):
-        return True
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
 def shown(value: object) -> str:
     """`value` as a message shows it: its repr, if that is short and can be written at all."""
     try:
@@ -29,7 +22,9 @@ def shown(value: object) -> str:
 
 def _real(name: str, value: Any, wanted: str) -> float:
     """`value` as a float; TypeError if it is no number, ValueError if no float can hold it."""
-    if not _is_real(value):
+    # The abstract class is asked last: that takes a microsecond, and a step checks several numbers.
+    real = type(value) in (float, int) or isinstance(value, numbers.Real)
+    if not real or isinstance(value, bool):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)}.")
     try:
         number = float(value)
@@ -57,12 +52,7 @@ def check_scale(*, allow_inf: bool = False, **values: Any) -> None:
     these underflow or overflow, a vector could escape its bound.
     """
     check_positive(allow_inf=allow_inf, **values)
-    for name, value in values.items():
-        if not 1e-60 <= float(value) <= 1e60 and not math.isinf(value):
-            raise ValueError(
-                f"{name} must lie between 1e-60 and 1e60, got {value!r}; change the unit of "
-                "measurement."
-            )
+    _check_range(1e-60, 1e60, values)
 
 
 def check_factor(**values: Any) -> None:
@@ -71,11 +61,15 @@ def check_factor(**values: Any) -> None:
     For lengths, penalties and step sizes, which multiply and divide but bound nothing.
     """
     check_positive(**values)
+    _check_range(1e-100, 1e100, values)
+
+
+def _check_range(least: float, most: float, values: dict[str, Any]) -> None:
     for name, value in values.items():
-        if not 1e-100 <= float(value) <= 1e100:
+        if not least <= float(value) <= most and not math.isinf(value):
             raise ValueError(
-                f"{name} must lie between 1e-100 and 1e100, got {value!r}; change the unit of "
-                "measurement."
+                f"{name} must lie between {least:g} and {most:g}, got {value!r}; change the unit "
+                "of measurement."
             )
 
 

@@ -383,7 +383,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         (vector, "LaplaceNoise"),
     ]:
         cls = getattr(module, name)
-        for method in {"release", "release_counts", "search"} & set(vars(cls)):
+        for method in {"release", "release_counts", "search"} & set(dir(cls)):
             original = getattr(cls, method)
 
             def spy(self, *args, _original=original, **kwargs):

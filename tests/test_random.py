@@ -66,7 +66,7 @@ def test_generators_are_refused(bad):
 
 
 def test_negative_seed_is_refused():
-    with pytest.raises(ValueError, match=">= 0"):
+    with pytest.raises(ValueError, match=r"random_state must lie in \[0, "):
         check_random_state(-1)
 
 

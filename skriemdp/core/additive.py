@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,40 +12,12 @@ from skriemdp.mechanisms.sum import Part
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Data, Plan, Terms
 
-__all__ = ["Additive", "IntegerStatistic", "Statistic"]
-
-
-class Statistic(Protocol):
-    """Noisy sums over the records of a table, in public bounds.
-
-    Sums over disjoint tables, each with noise of its own, add up to sums over all records.
-    """
-
-    @property
-    def size(self) -> int:
-        """Number of sums."""
-        ...
-
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
-        """The sums over a table with noise for all of the planned event, one vector.
-
-        Parameters
-        ----------
-        arrays : tuple of ndarray
-            One row per record, as the estimator's `_records` gives them.
-        groups : Groups or None
-            Which rows are one person's.
-        streams : callable
-            ``streams("label")`` is the noise generator of a release.
-        """
-        ...
+__all__ = ["Additive", "IntegerStatistic"]
 
 
 @runtime_checkable
 class IntegerStatistic(Protocol):
-    """A statistic whose noise may be added to the sum over several tables."""
+    """Noisy sums over the records of a table, whose noise may be added to several tables' sum."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -58,7 +29,7 @@ class IntegerStatistic(Protocol):
         ...
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
-        """The noisy sums, as :meth:`Statistic.noisy` returns them, of noisy integers."""
+        """The noisy sums of noisy integers, as the statistic's ``noisy`` returns them."""
         ...
 
 
@@ -81,7 +52,14 @@ class Additive(Protocol):
         ...
 
     def _additive_plan(self, facts: Any, terms: Terms) -> Plan[Any]:
-        """A plan whose settings are a :class:`Statistic`; ValueError where there is none."""
+        """A plan whose settings are noisy sums in public bounds; ValueError where there is none.
+
+        ``settings.noisy(arrays, groups, streams)`` are the sums over a table with noise for all of
+        the planned event, one vector of ``settings.size`` numbers.  Sums over disjoint tables, each
+        with noise of its own, add up to sums over all records.  `arrays` are those of `_records`,
+        `groups` says which rows are one person's, and ``streams("label")`` is the noise generator
+        of a release.
+        """
         ...
 
     def _learn(self, statistic: Any, noisy: np.ndarray, facts: Any, n_tables: float) -> None:

@@ -32,7 +32,7 @@ from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
-__all__ = ["CarriesLedger", "Data", "FitsWhole", "Plan", "PrivateEstimator", "Terms", "tags_of"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,9 @@ class Plan(Generic[S]):
 def tags_of(tags: Tags, estimator: Any) -> Tags:
     """`tags` of a meta-estimator that does what `estimator` does."""
     inner = get_tags(estimator)
+    for kind in ("classifier", "regressor", "transformer", "input", "target"):
+        setattr(tags, f"{kind}_tags", getattr(inner, f"{kind}_tags"))
     tags.estimator_type = inner.estimator_type
-    tags.classifier_tags = inner.classifier_tags
-    tags.regressor_tags = inner.regressor_tags
-    tags.transformer_tags = inner.transformer_tags
-    tags.input_tags = inner.input_tags
-    tags.target_tags = inner.target_tags
     return tags
 
 
@@ -169,29 +166,25 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
-class FitsWhole:
+class CarriesLedger:
     """Base of all estimators that charge: fitted by a fit that ended, or as they were before.
 
-    A fit that is refused, fails or is interrupted leaves neither its own numbers beside an older
-    statement of privacy nor those of an older fit beside its own.  Floating-point warnings are off
-    meanwhile: numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would
-    tell that some record is huge.
+    *A fit is whole*: one that is refused, fails or is interrupted leaves neither its own numbers
+    beside an older statement of privacy nor those of an older fit beside its own.  Floating-point
+    warnings are off meanwhile: numpy's "overflow encountered", or the error that ``np.seterr`` can
+    make of it, would tell that some record is huge.
+
+    *The ledger* is taken along when an unfitted estimator is pickled, and left when a fitted is.
+    An estimator that names no accountant charges the active one.  In a worker process that is the
+    caller's: the address of its ledger travels with the unfitted estimator and with its clones.
+    Fitted models are published, so no address travels with them, nor with the estimators that they
+    were made of: a named accountant is :class:`skriemdp.ledger.current.LeftBehind` in the copy.
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "fit" in vars(cls):
             cls.fit = _whole(vars(cls)["fit"])  # type: ignore[attr-defined]
-
-
-class CarriesLedger(FitsWhole):
-    """Takes the ledger along when an unfitted estimator is pickled, and leaves it when a fitted is.
-
-    An estimator that names no accountant charges the active one.  In a worker process that is the
-    caller's: the address of its ledger travels with the unfitted estimator and with its clones.
-    Fitted models are published, so no address travels with them, nor with the estimators that they
-    were made of: a named accountant is :class:`skriemdp.ledger.current.LeftBehind` in the copy.
-    """
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[call-overload]
@@ -322,8 +315,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         """
         check_target(self.epsilon, self.delta)
         check_parameters(self)
-        facts = {"y_shape": y_shape, "n_classes": n_classes, "grouped": grouped, "spread": spread}
-        return forecast(self, n, shape, **facts)
+        return forecast(self, n, shape, y_shape, n_classes, grouped, spread)
 
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
         """A row of X and one of y that a fit takes, for a plan; made up."""

@@ -15,9 +15,10 @@ from sklearn.base import is_classifier
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
-from skriemdp.core.spent import plain_value, shown_value, table
+from skriemdp.core.spent import shown_value, table
 from skriemdp.ledger.units import PRESENT
 from skriemdp.mechanisms.budget import Release
+from skriemdp.privacy.event import plain
 
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Plan
@@ -135,7 +136,7 @@ class Forecast:
     def to_dict(self) -> dict[str, Any]:
         """Plain-data form, ready for ``json.dumps``."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        fields["public"] = {name: plain_value(value) for name, value in self.public.items()}
+        fields["public"] = {name: plain(value) for name, value in self.public.items()}
         for name in ("errors", "releases"):
             fields[name] = [each._asdict() for each in fields[name]]
         return fields | {"shape": list(self.shape), "warnings": list(self.warnings)}
@@ -182,14 +183,7 @@ def per_group(plan: Plan) -> Plan:
 
 
 def forecast(
-    estimator: Any,
-    n: int,
-    shape: int | tuple[int, ...],
-    *,
-    y_shape: int | tuple[int, ...],
-    n_classes: int,
-    grouped: bool,
-    spread: Any,
+    estimator: Any, n: int, shape: Any, y_shape: Any, n_classes: int, grouped: bool, spread: Any
 ) -> Forecast:
     """The answer of :meth:`skriemdp.core.estimator.PrivateEstimator.plan`."""
     check_count(minimum=2, n=n)

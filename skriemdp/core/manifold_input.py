@@ -64,8 +64,8 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
     ):
         points = X.reshape(len(X), *geometry.shape)
         canonical = geometry.canonical(points)
-        if canonical is not points:
-            _refuse_asymmetric(geometry, points, name)
+        if canonical is not points and asymmetric(geometry, points).any():
+            _refuse(geometry, "symmetric", name)
         return canonical
     hint = ""
     if isinstance(geometry, SPDGeometry):
@@ -99,11 +99,6 @@ def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
         gaps = np.abs(different - np.swapaxes(different, -1, -2)).max(axis=(-2, -1))
         wrong[wrong] = gaps > 1e-6 * np.abs(different).max(axis=(-2, -1))
     return wrong
-
-
-def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
-    if asymmetric(geometry, points).any():
-        _refuse(geometry, "symmetric", name)
 
 
 def _refuse(geometry: Geometry, word: str, name: str) -> None:

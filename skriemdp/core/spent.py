@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.budget import Release
-from skriemdp.privacy.event import Event
+from skriemdp.privacy.event import Event, plain
 from skriemdp.privacy.events import SeededEvent
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "SEEDED",
     "ChargedEntry",
     "PrivacySpent",
-    "plain_value",
     "shown_value",
     "table",
 ]
@@ -150,7 +149,7 @@ class PrivacySpent:
         fields = {name: getattr(self, name) for name in names}
         fields |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["event"] = self.event.to_dict()
-        fields["public"] = {name: plain_value(value) for name, value in self.public.items()}
+        fields["public"] = {name: plain(value) for name, value in self.public.items()}
         return fields
 
 
@@ -173,14 +172,3 @@ def table(rows: Iterable[tuple], markup: Iterable[tuple] = ()) -> str:
         for name, value in [*cells, *markup]
     )
     return f"<table>{lines}</table>"
-
-
-def plain_value(value: Any) -> Any:
-    """A public fact as plain data."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [plain_value(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)

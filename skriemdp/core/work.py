@@ -76,16 +76,11 @@ class Work:
             self.operations + operations,
         )
 
-    @property
-    def fits(self) -> bool:
-        """Whether the memory is below the limit of the configuration."""
-        return self.bytes <= get_config()["most_bytes"]
-
     def check(self) -> Work:
         """This work, or ValueError if it is above the limits of the configuration."""
         check_limit("most_steps", n_steps=self.steps)
-        if not self.fits:
-            most = get_config()["most_bytes"]
+        most = get_config()["most_bytes"]
+        if self.bytes > most:
             raise ValueError(
                 f"the fit would need about {_gib(self.bytes)} GiB besides X, because of "
                 f"{self.cause}; the limit is {_gib(most)} GiB. Choose smaller ones, or raise the "

@@ -19,6 +19,7 @@ from skriemdp._validation import check_count, check_option
 from skriemdp.core.additive import Additive, IntegerStatistic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
+from skriemdp.core.forecast import per_group
 from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
@@ -125,11 +126,7 @@ def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
     plan = part._additive_plan(facts, terms)
     plan.work.check()
     check_noise(plan.event)
-    public = dict(plan.public)
-    if facts.get("grouped"):
-        plan = dataclasses.replace(plan, unit="group")
-        public = {"n_groups" if name == "n" else name: value for name, value in public.items()}
-    return dataclasses.replace(plan, public=public)
+    return per_group(plan) if facts.get("grouped") else plan
 
 
 def added_together(

@@ -81,9 +81,9 @@ class Ball:
         """
         with np.errstate(all="ignore"):
             if self.norm != math.inf:
-                rows = _shortened(rows, self.norm)
+                rows = shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
-            return _shortened(offsets, self.radius, unit)
+            return shortened(offsets, self.radius, unit)
 
 
 def lifted(rows: np.ndarray, norm: float, end: float) -> np.ndarray:
@@ -91,24 +91,23 @@ def lifted(rows: np.ndarray, norm: float, end: float) -> np.ndarray:
     return np.concatenate([shortened(rows, norm), np.full((len(rows), 1), end)], axis=1)
 
 
-def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
-    """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square."""
+def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.ndarray:
+    """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square.
+
+    With `unit` they are then divided by it, and always a new array.
+    """
     with np.errstate(all="ignore"):
-        return _shortened(rows, norm)
-
-
-def _shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.ndarray:
-    squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
-    largest = np.maximum.reduce(squares, initial=0.0)
-    if largest <= norm * norm and largest < math.inf:
-        return rows if unit is None else rows * inverse
-    lengths = np.sqrt(squares)
-    if norm == math.inf:
-        return np.where(np.isfinite(lengths)[:, None], rows * inverse, 0.0)
-    # The factor of a short row is the inverse itself, as where no row is long.
-    scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
-    usable = np.isfinite(lengths)
-    return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+        squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
+        largest = np.maximum.reduce(squares, initial=0.0)
+        if largest <= norm * norm and largest < math.inf:
+            return rows if unit is None else rows * inverse
+        lengths = np.sqrt(squares)
+        usable = np.isfinite(lengths)
+        if norm == math.inf:
+            scaled = rows * inverse
+        else:  # the factor of a short row is the inverse itself, as where no row is long
+            scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
+        return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
 
 
 def short_factors(factors: np.ndarray) -> np.ndarray:

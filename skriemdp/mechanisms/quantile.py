@@ -63,8 +63,53 @@ def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[f
     return tuple((-0.5 * deviations**2).tolist())
 
 
+class _Quantile:
+    """What both searches share: a grid, a level, and exact counts of the values on the grid."""
+
+    grid: tuple[float, ...]
+    level: float
+
+    def _check(self) -> None:
+        check_fraction(level=self.level)
+        values = np.asarray(self.grid, dtype=float)
+        if values.ndim != 1 or not len(values) or not (np.diff(values) > 0).all():
+            raise ValueError(
+                "grid must be a strictly increasing, nonempty sequence of numbers; build it with "
+                "log_grid(low, high, ratio)."
+            )
+
+    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
+        """An element of `grid`.
+
+        Parameters
+        ----------
+        values : array-like of shape (n,)
+            Private.
+        rng : numpy.random.Generator
+        size : int or tuple of int, default=()
+            Independent releases, each of which costs one `event`.
+
+        Returns
+        -------
+        float, or ndarray of shape `size`
+        """
+        values = np.ravel(np.asarray(values, dtype=float))
+        places = np.bincount(np.searchsorted(self.grid, values), minlength=len(self.grid) + 1)
+        return self.release_counts(np.cumsum(places)[:-1], len(values), rng, size)
+
+    def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
+        """As :meth:`release`, from the exact numbers of values <= each grid value, and of all."""
+        shape = (size,) if isinstance(size, int) else tuple(size)
+        found = np.asarray(self.grid, dtype=float)[self._places(counts, n, rng, shape)]
+        return found if shape else float(found)
+
+    def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> Any:
+        """Places in the grid, an array of this shape."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class PrivateQuantile:
+class PrivateQuantile(_Quantile):
     """About the smallest grid value that a given share of private values does not exceed.
 
     Every step asks for the number of values <= t less `level` times the number of all, with noise,
@@ -115,8 +160,7 @@ class PrivateQuantile:
 
     def __post_init__(self) -> None:
         check_positive(mu=self.mu)
-        check_fraction(level=self.level)
-        _check_grid(self.grid)
+        self._check()
         if self.prior is not None:
             _check_prior(self.prior, len(self.grid))
 
@@ -140,33 +184,6 @@ class PrivateQuantile:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
 
-    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
-        """An element of `grid`.
-
-        Parameters
-        ----------
-        values : array-like of shape (n,)
-            Private.
-        rng : numpy.random.Generator
-        size : int or tuple of int, default=()
-            Independent releases, each of which costs one `event`.
-
-        Returns
-        -------
-        float, or ndarray of shape `size`
-        """
-        counts, n = _counts(self.grid, values)
-        return self.release_counts(counts, n, rng, size)
-
-    def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
-        """As :meth:`release`, from the exact numbers of values <= each grid value, and of all."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
-        counts, runs = np.asarray(counts).astype(int).tolist(), math.prod(shape)
-        places = [self._search_once(counts.__getitem__, n, rng) for _ in range(runs)]
-        if not shape:
-            return float(self.grid[places[0]])
-        return np.asarray(self.grid)[np.array(places, dtype=int)].reshape(shape)
-
     def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
         """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
 
@@ -174,6 +191,11 @@ class PrivateQuantile:
         """
         at = self._search_once(lambda at: int(count(self.grid[at])), n, rng)
         return float(self.grid[at])
+
+    def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> np.ndarray:
+        exact = np.asarray(counts).astype(int).tolist()
+        places = [self._search_once(exact.__getitem__, n, rng) for _ in range(math.prod(shape))]
+        return np.array(places, dtype=int).reshape(shape)
 
     def _search_once(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> int:
         last, sigma = len(self.grid) - 1, self.sigma
@@ -201,7 +223,7 @@ class PrivateQuantile:
 
 
 @dataclass(frozen=True)
-class ExponentialQuantile:
+class ExponentialQuantile(_Quantile):
     """As :class:`PrivateQuantile`, with pure differential privacy; needs a larger margin of ranks.
 
     Parameters
@@ -232,8 +254,7 @@ class ExponentialQuantile:
 
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
-        check_fraction(level=self.level)
-        _check_grid(self.grid)
+        self._check()
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -245,16 +266,7 @@ class ExponentialQuantile:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
-        """An element of `grid`; arguments as in :meth:`PrivateQuantile.release`."""
-        counts, n = _counts(self.grid, values)
-        return self.release_counts(counts, n, rng, size)
-
-    def release_counts(
-        self, counts: np.ndarray, n: int, rng: np.random.Generator, size: Size = ()
-    ) -> Any:
-        """As :meth:`release`, from the exact numbers of values <= each grid value."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
+    def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> Any:
         counts, target = np.asarray(counts, dtype=float), self.level * n
         # Ranks that lead to a grid value: above those of the value before, up to its own.  Only the
         # right answer has the wanted rank among them, also where many values share one place.
@@ -262,18 +274,7 @@ class ExponentialQuantile:
         utility = -np.maximum(np.maximum(before - target, target - counts), 0.0)
         weight, bound = 0.5 * self.epsilon / self.sensitivity.value, 0.5 * self.epsilon
         scores = weight * utility + _prior(len(self.grid))
-        chosen = noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
-        found = np.asarray(self.grid, dtype=float)[chosen]
-        return found if shape else float(found)
-
-
-def _check_grid(grid: tuple[float, ...]) -> None:
-    values = np.asarray(grid, dtype=float)
-    if values.ndim != 1 or not len(values) or not (np.diff(values) > 0).all():
-        raise ValueError(
-            "grid must be a strictly increasing, nonempty sequence of numbers; build it with "
-            "log_grid(low, high, ratio)."
-        )
+        return noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
 
 
 def _check_prior(prior: tuple[float, ...], size: int) -> None:
@@ -283,13 +284,6 @@ def _check_prior(prior: tuple[float, ...], size: int) -> None:
             f"prior must hold one finite log weight for each of the {size} grid values; build it "
             "with log_normal_weights(grid, median, spread)."
         )
-
-
-def _counts(grid: tuple[float, ...], values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Exact numbers of values <= each grid value (private), and how many values there are."""
-    values = np.ravel(np.asarray(values, dtype=float))
-    places = np.bincount(np.searchsorted(grid, values), minlength=len(grid) + 1)
-    return np.cumsum(places)[:-1], len(values)
 
 
 def _prior(size: int) -> np.ndarray:

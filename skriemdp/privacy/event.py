@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,6 +40,9 @@ class Event(abc.ABC):
     """
 
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        settle(self)
 
     @abc.abstractmethod
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -121,7 +124,7 @@ class Event(abc.ABC):
             In [0, 1).  ``delta=0`` gives the pure epsilon, inf where there is none.
         """
         check_fraction(open_left=False, delta=delta)
-        return _epsilon(self, float(delta)) if self.tv == 0.0 else _far_epsilon(self, float(delta))
+        return (real_epsilon if self.tv == 0.0 else _far_epsilon)(self, float(delta))
 
     def delta(self, epsilon: float) -> float:
         """Smallest proved delta such that the event is (epsilon, delta)-DP, rounded up.
@@ -132,7 +135,7 @@ class Event(abc.ABC):
             Nonnegative.
         """
         check_nonnegative(epsilon=epsilon)
-        return _delta(self, float(epsilon)) if self.tv == 0.0 else _far_delta(self, float(epsilon))
+        return (real_delta if self.tv == 0.0 else _far_delta)(self, float(epsilon))
 
     def to_dict(self) -> dict:
         """Plain data, ready for ``json.dumps``; :func:`skriemdp.privacy.events.event_from_dict`."""
@@ -164,15 +167,9 @@ class Event(abc.ABC):
 
     def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
         """The inverse of :meth:`delta_with_gaussian`, rounded up; None where that is None."""
-        if self.delta_with_gaussian(mu, 0.0) is None:
-            return None
-
-        def together(epsilon: float) -> float:
-            found = self.delta_with_gaussian(mu, epsilon)
-            assert found is not None  # known at one epsilon, known at all
-            return found
-
-        return profile_epsilon(together, delta)
+        together: Any = functools.partial(self.delta_with_gaussian, mu)
+        # Known at one epsilon, known at all.
+        return None if together(0.0) is None else profile_epsilon(together, delta)
 
     @property
     def rough_size(self) -> float:
@@ -194,35 +191,37 @@ def settle(event: Event) -> None:
     """Make the numbers of a new event plain ones: narrow types would round towards the public.
 
     A ``numpy.float16`` noise multiplier makes numpy compute mu in half precision, and small
-    integers overflow when counts are multiplied.
+    integers overflow when counts are multiplied.  Its `event` or `events` must be of this class.
     """
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
         if isinstance(value, (np.floating, np.integer)):
             object.__setattr__(event, field.name, plain(value))
+        elif field.name == "events":
+            object.__setattr__(event, "events", tuple(value))
+            check_events(event.events)  # type: ignore[attr-defined]
+        elif field.name == "event":
+            check_events([value])
+
+
+def check_events(events: Iterable[Any]) -> None:
+    """TypeError unless all are events."""
+    for event in events:
+        if not isinstance(event, Event):
+            raise TypeError(f"an event must be an Event, got {type(event).__name__}.")
 
 
 def plain(value: Any) -> Any:
-    """Fields as JSON has them."""
+    """Fields of an event, and public facts, as JSON has them; text of what it has not."""
     if isinstance(value, Event):
         return value.to_dict()
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    return value
-
-
-def real_delta(event: Event, epsilon: float) -> float:
-    """Delta of `event` as if its noise were real: without what its `tv` adds."""
-    return _delta(event, epsilon)
-
-
-def real_epsilon(event: Event, delta: float) -> float:
-    """The inverse of :func:`real_delta`, rounded up."""
-    return _epsilon(event, delta)
+    return value if value is None or isinstance(value, (bool, str)) else str(value)
 
 
 def distance_delta(event: Event, epsilon: float) -> float:
@@ -264,7 +263,7 @@ def _far_epsilon(event: Event, delta: float) -> float:
     epsilon = 0.0
     for _ in range(60):
         left = delta - distance_delta(event, epsilon)
-        needed = _epsilon(event, left) if left > 0.0 else math.inf
+        needed = real_epsilon(event, left) if left > 0.0 else math.inf
         if needed <= epsilon or needed == math.inf:
             return epsilon if needed <= epsilon else math.inf
         # The left side grows with epsilon: what is needed only grows, by less in every round.
@@ -273,7 +272,8 @@ def _far_epsilon(event: Event, delta: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def _epsilon(event: Event, delta: float) -> float:
+def real_epsilon(event: Event, delta: float) -> float:
+    """The inverse of :func:`real_delta`, rounded up."""
     exact = event._exact_epsilon(delta)
     if exact is not None:
         return exact
@@ -294,7 +294,8 @@ def _epsilon(event: Event, delta: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def _delta(event: Event, epsilon: float) -> float:
+def real_delta(event: Event, epsilon: float) -> float:
+    """Delta of `event` as if its noise were real: without what its `tv` adds."""
     exact = event._exact_delta(epsilon)
     if exact is not None:
         return exact

@@ -12,14 +12,15 @@ read an event.
 
 from __future__ import annotations
 
+import abc
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
-from skriemdp.privacy.event import Event, settle
+from skriemdp.privacy.event import Event, check_events, settle
 from skriemdp.privacy.events_basic import (
     ApproximateEvent,
     GaussianEvent,
@@ -82,8 +83,78 @@ KINDS = {
 }
 
 
+class _Together(Event):
+    """Releases on the same records, each so many times; its numbers are sums over the releases."""
+
+    @property
+    @abc.abstractmethod
+    def parts(self) -> tuple[tuple[Event, int], ...]:
+        """The releases, and how often each happened."""
+
+    def _sum(self, number: Callable[[Event], float]) -> float:
+        return math.fsum(count * number(event) for event, count in self.parts)
+
+    def _root(self, known: Callable[[Event], float | None]) -> float | None:
+        roots = []
+        for event, count in self.parts:
+            if (part := known(event)) is None:
+                return None
+            roots.append(math.sqrt(count) * part)
+        return math.sqrt(math.fsum(root * root for root in roots))
+
+    @property
+    def mu(self) -> float | None:
+        """Root of the sum of squares when all parts are Gaussian."""
+        return self._root(lambda event: event.mu)
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """Root of the sum of squares of the parts' bounds."""
+        return self._root(lambda event: event.gdp_bound)
+
+    @property
+    def extra_delta(self) -> float:
+        """Sum over the parts."""
+        return self._sum(lambda event: event.extra_delta)
+
+    @property
+    def tv(self) -> float:
+        """Sum over the parts."""
+        return self._sum(lambda event: event.tv)
+
+    @property
+    def renyi_tv(self) -> float:
+        """Sum over the parts."""
+        return self._sum(lambda event: event.renyi_tv)
+
+    @property
+    def steps(self) -> int:
+        """Sum over the parts."""
+        return max(sum(count * event.steps for event, count in self.parts), 1)
+
+    @property
+    def rough_size(self) -> float:
+        """Sum over the parts."""
+        return self._sum(lambda event: event.rough_size)
+
+    @property
+    def renyi_only(self) -> bool:
+        """Whether every part is known by Renyi divergences alone, or Gaussian."""
+        known = (event.renyi_only or event.mu is not None for event, _ in self.parts)
+        return self.renyi_inside and all(known)
+
+    @property
+    def renyi_inside(self) -> bool:
+        """Whether a part is known by Renyi divergences alone."""
+        return any(event.renyi_inside for event, _ in self.parts)
+
+    def renyi(self, order: float) -> float:
+        """Sum over the parts."""
+        return self._sum(lambda event: event.renyi(order))
+
+
 @dataclass(frozen=True)
-class ComposedEvent(Event):
+class ComposedEvent(_Together):
     """Several releases on the same records, fixed in advance or all Gaussian; may be empty.
 
     Parameters
@@ -99,46 +170,10 @@ class ComposedEvent(Event):
     events: tuple
     kind = "composed"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
-        for event in self.events:
-            if not isinstance(event, Event):
-                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
-
     @property
-    def mu(self) -> float | None:
-        """Root of the sum of squares when all parts are Gaussian."""
-        return _root_sum_of_squares([event.mu for event in self.events])
-
-    @property
-    def gdp_bound(self) -> float | None:
-        """Root of the sum of squares of the parts' bounds."""
-        return _root_sum_of_squares([event.gdp_bound for event in self.events])
-
-    @property
-    def extra_delta(self) -> float:
-        """Sum over the parts."""
-        return math.fsum(event.extra_delta for event in self.events)
-
-    @property
-    def tv(self) -> float:
-        """Sum over the parts."""
-        return math.fsum(event.tv for event in self.events)
-
-    @property
-    def renyi_tv(self) -> float:
-        """Sum over the parts."""
-        return math.fsum(event.renyi_tv for event in self.events)
-
-    @property
-    def steps(self) -> int:
-        """Sum over the parts."""
-        return max(sum(event.steps for event in self.events), 1)
-
-    @property
-    def rough_size(self) -> float:
-        """Sum over the parts."""
-        return math.fsum(event.rough_size for event in self.events)
+    def parts(self) -> tuple[tuple[Event, int], ...]:
+        """Each once."""
+        return tuple((event, 1) for event in self.events)
 
     def _gaussian_and_other(self) -> tuple[float, Event] | None:
         """Mu of the one part and the other part, for a Gaussian and another event; else None."""
@@ -159,20 +194,6 @@ class ComposedEvent(Event):
         if pair is None:
             return super()._exact_epsilon(delta)
         return pair[1].epsilon_with_gaussian(pair[0], delta) if delta > 0.0 else None
-
-    @property
-    def renyi_only(self) -> bool:
-        """Whether every part is known by Renyi divergences alone, or Gaussian."""
-        return self.renyi_inside and all(e.renyi_only or e.mu is not None for e in self.events)
-
-    @property
-    def renyi_inside(self) -> bool:
-        """Whether a part is known by Renyi divergences alone."""
-        return any(event.renyi_inside for event in self.events)
-
-    def renyi(self, order: float) -> float:
-        """Sum over the parts."""
-        return math.fsum(event.renyi(order) for event in self.events)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
@@ -197,7 +218,7 @@ class ComposedEvent(Event):
 
 
 @dataclass(frozen=True)
-class SelfComposedEvent(Event):
+class SelfComposedEvent(_Together):
     """The same release `count` times.
 
     Parameters
@@ -212,65 +233,18 @@ class SelfComposedEvent(Event):
 
     def __post_init__(self) -> None:
         settle(self)
-        if not isinstance(self.event, Event):
-            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
         check_count(count=self.count)
+
+    @property
+    def parts(self) -> tuple[tuple[Event, int], ...]:
+        """One, `count` times."""
+        return ((self.event, self.count),)
 
     @property
     def unit(self) -> tuple[Event, int]:
         """The innermost event and how often it happened in all."""
         event, count = self.event.unit
         return event, count * self.count
-
-    @property
-    def mu(self) -> float | None:
-        """``sqrt(count)`` times that of the event."""
-        return None if self.event.mu is None else math.sqrt(self.count) * self.event.mu
-
-    @property
-    def gdp_bound(self) -> float | None:
-        """``sqrt(count)`` times that of the event."""
-        bound = self.event.gdp_bound
-        return None if bound is None else math.sqrt(self.count) * bound
-
-    @property
-    def extra_delta(self) -> float:
-        """`count` times that of the event."""
-        return self.count * self.event.extra_delta
-
-    @property
-    def tv(self) -> float:
-        """`count` times that of the event."""
-        return self.count * self.event.tv
-
-    @property
-    def renyi_tv(self) -> float:
-        """`count` times that of the event."""
-        return self.count * self.event.renyi_tv
-
-    @property
-    def steps(self) -> int:
-        """`count` times those of the event."""
-        return self.count * self.event.steps
-
-    @property
-    def rough_size(self) -> float:
-        """`count` times that of the event."""
-        return self.count * self.event.rough_size
-
-    @property
-    def renyi_only(self) -> bool:
-        """As the event."""
-        return self.event.renyi_only
-
-    @property
-    def renyi_inside(self) -> bool:
-        """As the event."""
-        return self.event.renyi_inside
-
-    def renyi(self, order: float) -> float:
-        """`count` times that of the event."""
-        return self.count * self.event.renyi(order)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
@@ -279,13 +253,6 @@ class SelfComposedEvent(Event):
         if merged is not None:
             return merged.privacy_loss_distribution(interval)
         return repeat(event.privacy_loss_distribution(interval), count, interval)
-
-
-def _root_sum_of_squares(parts: list[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return None
-    return math.sqrt(math.fsum(part * part for part in known))
 
 
 def compose(events: Iterable[Event]) -> Event:
@@ -333,8 +300,7 @@ def as_drawn(event: Event, random_state: int | None) -> Event:
 
 def _open(events: Iterable[Event], times: int, counts: dict) -> None:
     for event in events:
-        if not isinstance(event, Event):
-            raise TypeError(f"compose needs Event objects, got {type(event).__name__}.")
+        check_events([event])
         unit, count = event.unit
         if isinstance(unit, ComposedEvent):
             _open(unit.events, times * count, counts)
@@ -352,12 +318,6 @@ def event_from_dict(values: dict) -> Event:
     """
     fields = dict(values)
     kind = fields.pop("kind", None)
-    if kind == "radial":
-        raise ValueError(
-            "kind='radial' is noise of density exp(-(length/b)^p), which this version cannot "
-            "account for; fit again with a new ledger, or read this one with the version that "
-            "wrote it."
-        )
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not a known kind of event.")
     module, name = KINDS[kind].split(":")

@@ -87,25 +87,42 @@ class GaussianEvent(Event):
         return gaussian_loss(self.mu, interval)
 
 
-def _response_delta(epsilon_0: float, delta_0: float, epsilon: float) -> float:
-    if epsilon >= epsilon_0:
-        return delta_0
-    response = -math.expm1(epsilon - epsilon_0) / (1.0 + math.exp(-epsilon_0))
-    return min(delta_0 + (1.0 - delta_0) * response * (1.0 + 1e-14), 1.0)
+class _Response(Event):
+    """What is known by its (epsilon, delta) alone.
 
+    With probability delta all is told; else it is randomized response.
+    """
 
-def _response_epsilon(epsilon_0: float, delta_0: float, delta: float) -> float:
-    if delta < delta_0:
-        return math.inf
-    share = (delta - delta_0) / (1.0 - delta_0) * (1.0 + math.exp(-epsilon_0)) * (1.0 - 1e-14)
-    if share >= 1.0:
-        return 0.0
-    found = epsilon_0 + math.log1p(-share) * (1.0 - 1e-14)
-    return min(epsilon_0, max(0.0, math.nextafter(found, math.inf)))
+    epsilon_0: float
+    delta_0: float
+
+    def renyi(self, order: float) -> float:
+        """That of randomized response, for the part of mass ``1 - delta_0``."""
+        return randomized_response_renyi(float(self.epsilon_0), order)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return privacy_parameters_loss(self.epsilon_0, self.delta_0, interval)
+
+    def _exact_delta(self, epsilon: float) -> float:
+        if epsilon >= self.epsilon_0:
+            return self.delta_0
+        response = -math.expm1(epsilon - self.epsilon_0) / (1.0 + math.exp(-self.epsilon_0))
+        return min(self.delta_0 + (1.0 - self.delta_0) * response * (1.0 + 1e-14), 1.0)
+
+    def _exact_epsilon(self, delta: float) -> float:
+        if delta < self.delta_0:
+            return math.inf
+        share = (delta - self.delta_0) / (1.0 - self.delta_0)
+        share = share * (1.0 + math.exp(-self.epsilon_0)) * (1.0 - 1e-14)
+        if share >= 1.0:
+            return 0.0
+        found = self.epsilon_0 + math.log1p(-share) * (1.0 - 1e-14)
+        return min(self.epsilon_0, max(0.0, math.nextafter(found, math.inf)))
 
 
 @dataclass(frozen=True)
-class PureEvent(Event):
+class PureEvent(_Response):
     """Any pure epsilon-differentially private release.
 
     Parameters
@@ -121,6 +138,7 @@ class PureEvent(Event):
 
     epsilon_0: float
     kind = "pure"
+    delta_0 = 0.0
 
     def __post_init__(self) -> None:
         settle(self)
@@ -133,31 +151,15 @@ class PureEvent(Event):
         Its trade-off curve passes through the kink of randomized response's, and lies below it
         elsewhere because it is convex.
         """
-        if (
-            self.epsilon_0 < 1.0
-        ):  # 1/2 + tanh(epsilon_0 / 2) / 2 would lose the digits of small ones
+        if self.epsilon_0 < 1.0:  # 1/2 + tanh(...) / 2 would lose the digits of small ones
             half = math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * self.epsilon_0)))
         else:
             half = -float(ndtri_exp(-np.logaddexp(0.0, self.epsilon_0)))
         return 2.0 * half * (1.0 + 1e-13)
 
-    def renyi(self, order: float) -> float:
-        """That of randomized response."""
-        return randomized_response_renyi(float(self.epsilon_0), order)
-
-    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """See :meth:`Event.privacy_loss_distribution`."""
-        return privacy_parameters_loss(self.epsilon_0, 0.0, interval)
-
-    def _exact_delta(self, epsilon: float) -> float:
-        return _response_delta(self.epsilon_0, 0.0, epsilon)
-
-    def _exact_epsilon(self, delta: float) -> float:
-        return _response_epsilon(self.epsilon_0, 0.0, delta)
-
 
 @dataclass(frozen=True)
-class ApproximateEvent(Event):
+class ApproximateEvent(_Response):
     """Any (epsilon, delta)-differentially private release.
 
     Parameters
@@ -191,20 +193,6 @@ class ApproximateEvent(Event):
     def extra_delta(self) -> float:
         """``delta_0``."""
         return float(self.delta_0)
-
-    def renyi(self, order: float) -> float:
-        """That of randomized response, for the part of mass ``1 - delta_0``."""
-        return randomized_response_renyi(float(self.epsilon_0), order)
-
-    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """See :meth:`Event.privacy_loss_distribution`."""
-        return privacy_parameters_loss(self.epsilon_0, self.delta_0, interval)
-
-    def _exact_delta(self, epsilon: float) -> float:
-        return _response_delta(self.epsilon_0, self.delta_0, epsilon)
-
-    def _exact_epsilon(self, delta: float) -> float:
-        return _response_epsilon(self.epsilon_0, self.delta_0, delta)
 
 
 @dataclass(frozen=True)
@@ -357,10 +345,6 @@ class SeededEvent(Event):
 
     event: Event
     kind = "seeded"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.event, Event):
-            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
 
     @property
     def extra_delta(self) -> float:

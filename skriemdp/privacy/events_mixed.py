@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_option, check_positive
-from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon
+from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon, settle
 from skriemdp.privacy.loss_distributions import (
     TAIL,
     PrivacyLossDistribution,
@@ -67,15 +68,12 @@ class MixtureEvent(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
-        object.__setattr__(self, "events", tuple(self.events))
+        settle(self)
         if len(self.weights) != len(self.events) or not self.events:
             raise ValueError(
                 f"weights and events must have the same length >= 1, got {len(self.weights)} and "
                 f"{len(self.events)}."
             )
-        for event in self.events:
-            if not isinstance(event, Event):
-                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
         if not all(0.0 <= weight <= 1.0 for weight in self.weights):
             raise ValueError("weights must be probabilities, between 0 and 1.")
         if abs(math.fsum(self.weights) - 1.0) > 1e-13:  # mass left out would be delta
@@ -173,14 +171,9 @@ class MixtureEvent(Event):
         return min(max(total, 5e-324 if any(parts) else 0.0), 1.0)
 
     def _exact_epsilon(self, delta: float) -> float | None:
-        if self._exact_delta(0.0) is None:
+        exact: Any = self._exact_delta
+        if exact(0.0) is None:  # known at one epsilon, known at all
             return None
-
-        def exact(epsilon: float) -> float:
-            found = self._exact_delta(epsilon)
-            assert found is not None  # known at one epsilon, known at all
-            return found
-
         if delta == 0.0:
             return math.inf if self.extra_delta else self.renyi(math.inf)
         if exact(0.0) <= delta:
@@ -230,12 +223,9 @@ class ParallelEvent(Event):
     kind = "parallel"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
+        settle(self)
         if not self.events:
             raise ValueError("events must not be empty.")
-        for event in self.events:
-            if not isinstance(event, Event):
-                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
 
     @property
     def mu(self) -> float | None:
@@ -338,8 +328,7 @@ class SelectionEvent(Event):
     kind = "selection"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, Event):
-            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
+        settle(self)
         check_option(("negative-binomial", "poisson"), law=self.law)
         check_positive(mean=self.mean)
         if self.law == "negative-binomial":

@@ -577,7 +577,7 @@ CHANGES = (
         "adaptive",
     ),
     Change(
-        "mechanisms.quantile:ExponentialQuantile.release_counts",
+        "mechanisms.quantile:ExponentialQuantile._places",
         sees(sensitivity=_half_of("sensitivity")),
         "half the sensitivity",
         "pca exponential noisy",
