@@ -485,7 +485,7 @@ class CompletionDisplay(QuietQueries):
         panels += [self._curve] * (self.errors is not None)
         if not panels:
             raise ValueError(
-                "nothing to draw: this fit released no spectrum (only method='covariance' does) "
+                "nothing to draw: this fit released no spectrum (only mechanism='covariance' does) "
                 "and no errors were given."
             )
         axes = _axes(axes, ncols=len(panels), figsize=(5.5 * len(panels), 4))

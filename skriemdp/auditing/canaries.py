@@ -394,7 +394,7 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]
-    if estimator.method == "per-query":
+    if estimator.mechanism == "per-query":
         # Distinct rows, all as good as the same.
         queries = 1e-15 * np.arange(estimator.n_queries)[:, None] * np.ones((1, 2))
 

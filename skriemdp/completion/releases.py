@@ -95,7 +95,7 @@ class CompletionPlan:
         Of the ratings.
     rank : int or None
         None: by rule.
-    method : {"auto", "gradient", "covariance", "stochastic", "none"}
+    mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}
     test : {"none", "public", "paid"}
         How "auto" decides whether there is a subspace at all.
     n_steps : int or None
@@ -110,7 +110,7 @@ class CompletionPlan:
     d: int
     bounds: tuple[float, float] = (-1.0, 1.0)
     rank: int | None = None
-    method: str = "auto"
+    mechanism: str = "auto"
     test: str = "paid"
     n_steps: int | None = None
     stochastic: RiemannianSGD | None = None
@@ -136,17 +136,19 @@ class CompletionPlan:
     @property
     def may_have_subspace(self) -> bool:
         """Whether a subspace may be released."""
-        return self.method != "none"
+        return self.mechanism != "none"
 
     @property
     def may_descend(self) -> bool:
         """Whether descent may run."""
-        return self.method in ("auto", "gradient", "stochastic")
+        return self.mechanism in ("auto", "gradient", "stochastic")
 
     @property
     def may_square(self) -> bool:
         """Whether a d x d matrix may be released."""
-        return self.method == "covariance" or self.method == "auto" and self.d <= LARGEST_MATRIX
+        return (
+            self.mechanism == "covariance" or self.mechanism == "auto" and self.d <= LARGEST_MATRIX
+        )
 
     @property
     def main_share(self) -> float:
@@ -168,7 +170,7 @@ class CompletionPlan:
     @property
     def gaussian_share(self) -> float:
         """What releases of all users have: all, unless the subspace samples users."""
-        return 1.0 - self.rest_share if self.method == "stochastic" else 1.0
+        return 1.0 - self.rest_share if self.mechanism == "stochastic" else 1.0
 
     def snr(self, rank: int, share: float | None = None) -> float:
         """Clip norm times n over the noise of one descent step with `share`, by default all."""
@@ -241,7 +243,7 @@ class CompletionModel:
     counts: np.ndarray
     typical_count: float
     reason: str
-    method: str = "none"
+    mechanism: str = "none"
     ridge: float = math.inf
     subspace: np.ndarray | None = None
     signal: float | None = None
@@ -267,33 +269,33 @@ def release_model(
     items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
-    method, rank, reason = _choice(plan, typical)
+    mechanism, rank, reason = _choice(plan, typical)
     signal, reserve = None, plan.rest_share
-    if method != "none" and "signal" in small:
+    if mechanism != "none" and "signal" in small:
         signal = _measured_signal(items.residuals(), items.masses, plan, rank, typical, streams)
         enough = signal.score >= PAID_THRESHOLD
         reason += f"; measured signal {signal.score:.2g} "
         reason += f"{'reaches' if enough else 'is below'} {PAID_THRESHOLD:g}"
-        method = method if enough else "none"
-        if enough and signal.explained < STRONG_SIGNAL and method == "gradient":
+        mechanism = mechanism if enough else "none"
+        if enough and signal.explained < STRONG_SIGNAL and mechanism == "gradient":
             reserve *= MODEST_SHARE
             items.add(plan.rest_share - reserve, "items again")
     subspace, ridge, spectrum, noise = None, math.inf, None, None
-    if method == "covariance":
+    if mechanism == "covariance":
         found = _covariance(items.residuals(), plan, rank, reserve, streams)
         subspace, spectrum, noise = found
-    elif method != "none":
+    elif mechanism != "none":
         subspace = _descent(items.residuals(), plan, rank, reserve, streams)
     if subspace is not None:
         ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
-    elif plan.may_have_subspace and plan.method != "stochastic":
+    elif plan.may_have_subspace and plan.mechanism != "stochastic":
         done = {"count", "level", "cut"} | ({"signal"} if signal is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
     score, known = signal and signal.score, (items.effects, items.counts, typical, reason)
-    return CompletionModel(level, *known, method, ridge, subspace, score, spectrum, noise)
+    return CompletionModel(level, *known, mechanism, ridge, subspace, score, spectrum, noise)
 
 
 def _level_only(
@@ -363,28 +365,28 @@ class _Items:
 
 def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     """Method, rank and reason from public numbers and the typical count."""
-    if plan.method == "none" or plan.d < 3:
-        why = "asked for" if plan.method == "none" else "two items span no smaller subspace"
+    if plan.mechanism == "none" or plan.d < 3:
+        why = "asked for" if plan.mechanism == "none" else "two items span no smaller subspace"
         return "none", 0, f"item effects only: {why}"
     share = typical / plan.d
-    method, reason = plan.method, "asked for"
-    if method == "auto":
+    mechanism, reason = plan.mechanism, "asked for"
+    if mechanism == "auto":
         dense = share >= DENSE_SHARE and plan.d <= LARGEST_MATRIX
-        method = "covariance" if dense else "gradient"
+        mechanism = "covariance" if dense else "gradient"
         reason = f"a typical user rated {share:.2g} of the items"
     rank = plan.rank
     if rank is None:
-        rank = 8 if method == "covariance" else 5
+        rank = 8 if mechanism == "covariance" else 5
     rank = min(rank, plan.d - 1)
     if plan.test == "paid" and plan.snr(rank) < HOPELESS_SNR:
         reason += f"; public signal-to-noise {plan.snr(rank):.3g} is below {HOPELESS_SNR:g}"
-        method = "none"
+        mechanism = "none"
     if plan.test == "public":
         snr, threshold = plan.snr(rank), PUBLIC_THRESHOLD
         verdict = "reaches" if snr >= threshold else "is below"
         reason += f"; public signal-to-noise {snr:.3g} {verdict} {threshold:g}"
-        method = method if snr >= threshold else "none"
-    return method, rank, reason
+        mechanism = mechanism if snr >= threshold else "none"
+    return mechanism, rank, reason
 
 
 class _Signal(NamedTuple):

@@ -49,7 +49,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     Parameters
     ----------
-    method : {"parametric", "sufficient-statistics", "per-query"}, default="parametric"
+    mechanism : {"parametric", "sufficient-statistics", "per-query"}, default="parametric"
         "parametric": one private model ``exp_b(W' phi(x))`` on random Fourier features, fitted by
         DP gradient descent on the geodesic Huber loss; any number of predictions.
         "sufficient-statistics": one release of second moments and products with the labels in one
@@ -160,7 +160,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        method: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
+        mechanism: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
         *,
         privacy_unit: Literal["record", "label"] = "record",
         coordinates: Literal["tangent", "lorentz", "poincare"] = "tangent",
@@ -181,7 +181,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         accountant: PrivacyAccountant | None = None,
         random_state: int | None = None,
     ):
-        self.method = method
+        self.mechanism = mechanism
         self.privacy_unit = privacy_unit
         self.coordinates = coordinates
         self.curvature = curvature
@@ -272,12 +272,12 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         """Queries that "per-query" will still answer in this process."""
         check_is_fitted(self)
         if self._server is None:
-            raise AttributeError(f"method={self.method!r} answers any number of queries.")
+            raise AttributeError(f"mechanism={self.mechanism!r} answers any number of queries.")
         return self.n_queries - self._server.n_answered if self._server.can_answer else 0
 
     @property
     def _remembers_queries(self) -> bool:  # type: ignore[override]  # a field elsewhere
-        return self.method == "per-query"
+        return self.mechanism == "per-query"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -331,7 +331,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         model = dataclasses.replace(settings.model, mu=mu)
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
-        if self.method == "per-query":
+        if self.mechanism == "per-query":
             weights = self._weights(features.scaled(X), model.mu, groups)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
@@ -375,10 +375,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _additive_plan(self, facts: dict[str, Any], terms: Terms) -> Plan[MomentSums]:
         """The sums that clients release: second moments of features and labels."""
-        if self.method != "sufficient-statistics" or self.privacy_unit != "record":
+        if self.mechanism != "sufficient-statistics" or self.privacy_unit != "record":
             raise ValueError(
-                "sums of clients are second moments; pass method='sufficient-statistics' with "
-                f"privacy_unit='record' (got {self.method!r}, {self.privacy_unit!r})."
+                "sums of clients are second moments; pass mechanism='sufficient-statistics' with "
+                f"privacy_unit='record' (got {self.mechanism!r}, {self.privacy_unit!r})."
             )
         if facts.get("tables") and self.n_frequencies is None:
             raise ValueError(
@@ -444,12 +444,12 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         assert self._server is not None
         if not self._server.can_answer:
             return (
-                "this is a copy, pickle or forked process of a model with method='per-query': it "
-                "holds no records and repeats stored answers only. Predict with the fitted model "
-                "itself, or use method='parametric', which predicts without limit."
+                "this is a copy, pickle or forked process of a model with mechanism='per-query': "
+                "it holds no records and repeats stored answers only. Predict with the fitted "
+                "model itself, or use mechanism='parametric', which predicts without limit."
             )
         return (
             f"{self.n_queries_left_} of n_queries={self.n_queries} queries are left, fewer than "
             "the new rows of X; nothing was released. Repeated rows cost nothing. Declare more "
-            "n_queries, or use method='parametric', which predicts without limit."
+            "n_queries, or use mechanism='parametric', which predicts without limit."
         )

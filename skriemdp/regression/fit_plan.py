@@ -45,13 +45,13 @@ from skriemdp.regression.wrapped_releases import WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
 
-METHODS = ("parametric", "sufficient-statistics", "per-query")
+MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")
 # Scaled features are clipped to this many scales.
 _FEATURE_LIMIT = 10.0
 # Curvature radii from the origin to the farthest label.
 _FARTHEST = 20.0
-# Above it the kernel matrix of the per-query method needs more than a gigabyte.
+# Above it the kernel matrix of the per-query mechanism needs more than a gigabyte.
 _LARGEST_KERNEL = 12_000
 
 
@@ -156,7 +156,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
 
 
 def _check_parameters(estimator: Any, unit: float) -> None:
-    check_option(METHODS, method=estimator.method)
+    check_option(MECHANISMS, mechanism=estimator.mechanism)
     check_option(UNITS, privacy_unit=estimator.privacy_unit)
     check_scale(radius=estimator.radius)
     check_random_state(estimator.public_seed)
@@ -181,14 +181,14 @@ def _model(
 ) -> tuple[WrappedModel | MomentModel | WeightedMean, int]:
     """The model for the rest of the budget, and how often it is released."""
     records = estimator.privacy_unit == "record"
-    clip = 0.5 if estimator.method == "parametric" else 2.0
+    clip = 0.5 if estimator.mechanism == "parametric" else 2.0
     if estimator.clip_norm is not None:
         clip = float(estimator.clip_norm) * unit
     if estimator.n_steps is not None:
         check_count(n_steps=estimator.n_steps)
-    if estimator.method == "sufficient-statistics":
+    if estimator.mechanism == "sufficient-statistics":
         return MomentModel(shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
-    if estimator.method == "parametric":
+    if estimator.mechanism == "parametric":
         n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
         model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)
         return model, 1
@@ -196,7 +196,7 @@ def _model(
     if not records and n > _LARGEST_KERNEL:
         raise ValueError(
             f"n={n} records are too many for kernel ridge weights (at most {_LARGEST_KERNEL}); "
-            "use method='parametric', or fit on a subsample."
+            "use mechanism='parametric', or fit on a subsample."
         )
     check_limit("most_steps", n_queries=estimator.n_queries)
     least = 4.0 * np.finfo(float).eps * n * n
@@ -215,7 +215,7 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     """The random features, and the work of a fit, refused before they are drawn."""
     scale = public_scale(estimator.feature_scale, d)
     n_frequencies = (
-        frequency_rule(n, estimator.method == "parametric")
+        frequency_rule(n, estimator.mechanism == "parametric")
         if estimator.n_frequencies is None
         else estimator.n_frequencies
     )
@@ -223,12 +223,12 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     length = length_rule(d) if estimator.length_scale is None else estimator.length_scale
     columns = 2 * n_frequencies
     entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
-    if estimator.method == "sufficient-statistics":
+    if estimator.mechanism == "sufficient-statistics":
         entries += 4 * columns * columns
-    if estimator.method == "per-query" and estimator.privacy_unit == "label":
+    if estimator.mechanism == "per-query" and estimator.privacy_unit == "label":
         entries += 3 * n * n
     steps = (1 if estimator.n_steps is None else estimator.n_steps) * (
-        estimator.n_queries if estimator.method == "per-query" else 1
+        estimator.n_queries if estimator.mechanism == "per-query" else 1
     )
     work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
     known = np.ones(()) if scale is None else scale
