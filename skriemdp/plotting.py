@@ -33,8 +33,31 @@ def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     return plt.subplots(**kwargs)[1] if ax is None else ax
 
 
+def _unit_circle(ax: Axes, count: int, width: float) -> None:
+    """The rim of the Poincare disk."""
+    angle = np.linspace(0.0, 2.0 * np.pi, count)
+    ax.plot(np.cos(angle), np.sin(angle), color="k", lw=width)
+
+
+def _repeats(ax: Axes, epsilons: Any, values: ArrayLike, color: str, label: str) -> None:
+    """Medians of repeated fits against epsilon, and where four of five of them lie."""
+    low, middle, high = np.quantile(np.asarray(values), [0.1, 0.5, 0.9], axis=1)
+    ax.fill_between(epsilons, low, high, alpha=0.2, color=color)
+    ax.plot(epsilons, middle, "o-", color=color, label=label)
+
+
+class _OneAxes(QuietQueries):
+    """Displays of one panel."""
+
+    def _drawn(self, ax: Axes, **legend: Any) -> Self:
+        """With a legend; the display itself."""
+        ax.legend(**legend)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
 @dataclass
-class NoiseBallDisplay(QuietQueries):
+class NoiseBallDisplay(_OneAxes):
     """Where the true mean can be, given a private one, from released and public numbers.
 
     With `confidence_region`, regions that hold the population's mean: sampling and noise together.
@@ -103,9 +126,7 @@ class NoiseBallDisplay(QuietQueries):
             circle = self._flat(self._circle(self.center, self.radius))
             ax.plot(*circle.T, color="0.6", ls="--", label="public ball")
         ax.plot(*self._flat(self.mean[None]).T, "o", color="C0", label="private mean")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
     def _circle(self, point: np.ndarray, length: float) -> np.ndarray:
         angle = np.linspace(0.0, 2.0 * np.pi, 200)
@@ -128,8 +149,7 @@ class NoiseBallDisplay(QuietQueries):
             x, y, z = r * np.cos(u) * np.sin(v), r * np.sin(u) * np.sin(v), r * np.cos(v)
             ax.plot_surface(x, y, z, color="0.9", alpha=0.3, linewidth=0)
             return
-        angle = np.linspace(0.0, 2.0 * np.pi, 200)
-        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=1)
+        _unit_circle(ax, 200, 1.0)
         ax.set_aspect("equal")
         ax.axis("off")
 
@@ -195,10 +215,7 @@ class AdaGradDisplay(QuietQueries):
         axes[0].legend()
         if count == 2:
             for number, (name, risks) in enumerate((self.excess_risks or {}).items()):
-                low, middle, high = np.quantile(np.asarray(risks), [0.1, 0.5, 0.9], axis=1)
-                color = f"C{number}"
-                axes[1].fill_between(self.epsilons, low, high, alpha=0.2, color=color)
-                axes[1].plot(self.epsilons, middle, "o-", color=color, label=name)
+                _repeats(axes[1], self.epsilons, risks, f"C{number}", name)
             for name, risk in (self.no_data or {}).items():
                 axes[1].axhline(risk, color="k", ls=":", label=name)
             axes[1].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess risk")
@@ -208,7 +225,7 @@ class AdaGradDisplay(QuietQueries):
 
 
 @dataclass
-class PoincareDiskDisplay(QuietQueries):
+class PoincareDiskDisplay(_OneAxes):
     """Hyperbolic predictions in the Poincare disk: truth, prediction, and where noise may put it.
 
     Parameters
@@ -256,8 +273,7 @@ class PoincareDiskDisplay(QuietQueries):
 
         disk = Poincare(2)
         ax = _axes(ax, figsize=(5, 5))
-        angle = np.linspace(0.0, 2.0 * np.pi, 257)
-        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=0.8)
+        _unit_circle(ax, 257, 0.8)
         if self.background is not None:
             background = read_numbers(self.background, "background")
             if self.edges is not None:
@@ -282,13 +298,11 @@ class PoincareDiskDisplay(QuietQueries):
             )
         ax.set(aspect="equal", xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), xticks=[], yticks=[])
         ax.set_frame_on(False)
-        ax.legend(loc="upper left", fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax, loc="upper left", fontsize="small")
 
 
 @dataclass
-class PlanDisplay:
+class PlanDisplay(_OneAxes):
     """Expected errors of a fit against epsilon, from public numbers: nothing is charged.
 
     Parameters
@@ -329,13 +343,11 @@ class PlanDisplay:
                 ax.plot(epsilons, values, style, label=name)
         unit = next((error.unit for plan in self.plans for error in plan.errors), "")
         ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel=f"expected error {unit}")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass
-class SpectrumDisplay(QuietQueries):
+class SpectrumDisplay(_OneAxes):
     """Eigenvalues of a privately released second moment beside the reach of its noise.
 
     Eigenvalues inside the shaded band cannot be told from those of the noise alone.
@@ -383,13 +395,11 @@ class SpectrumDisplay(QuietQueries):
         if self.truth is not None:
             ax.plot(index, np.sort(self.truth)[::-1], "_", color="k", label="non-private")
         ax.set(xlabel="component", ylabel="variance")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass
-class CapturedVarianceDisplay(QuietQueries):
+class CapturedVarianceDisplay(_OneAxes):
     """Share of the variance that private components capture, against epsilon; for studies.
 
     Parameters
@@ -436,17 +446,12 @@ class CapturedVarianceDisplay(QuietQueries):
             (self.shares, "C0", "captured (median, 10-90 %)"),
             (self.released, "C1", "released statement"),
         ):
-            if values is None:
-                continue
-            low, middle, high = np.quantile(np.asarray(values), [0.1, 0.5, 0.9], axis=1)
-            ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
-            ax.plot(self.epsilons, middle, "o-", color=color, label=label)
+            if values is not None:
+                _repeats(ax, self.epsilons, values, color, label)
         if self.non_private is not None:
             ax.axhline(self.non_private, color="k", ls=":", label="non-private")
         ax.set(xscale="log", xlabel="epsilon", ylabel="share of the variance")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass

@@ -154,6 +154,23 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
     return np.array(geometry.exp_coordinates(center, spread))
 
 
+def _at_an_end(
+    estimator: Any, n: int, others: np.ndarray | None = None, first: float = -1.0
+) -> tuple[Geometry, np.ndarray, np.ndarray, np.ndarray]:
+    """The first of n records beyond one end of the estimator's ball, and the same at the other end.
+
+    Geometry, centre, records, and the other record; the others rest at `others`, by default at the
+    centre.
+    """
+    geometry = _geometry(estimator.manifold)
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
+    far = first * _outside(geometry, 1.0 if radius is None else float(radius))
+    ends = _on_axis(geometry, center, [far, -far])
+    points = _resting(geometry, center, radius, n) if others is None else others
+    points[0] = ends[0]
+    return geometry, center, points, ends[1]
+
+
 @worst_case_neighbours.register
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
     public = _given(estimator.radius, "private") is not None
@@ -187,13 +204,8 @@ def _opposite_ends(
     much as in flat space.
     """
     check_count(minimum=2, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [-far, far])
-    points = _resting(geometry, center, radius, n) if resting is None else resting
-    points[0] = ends[0]
-    rows, other = _swapped(points, ends[1])
+    geometry, center, points, record = _at_an_end(estimator, n, resting)
+    rows, other = _swapped(points, record)
 
     def score(model: Any) -> float:
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
@@ -264,14 +276,9 @@ def _exponent(model: PrivateFrechetMean) -> float:
 @worst_case_neighbours.register
 def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [far, -far])
-    points = _resting(geometry, center, radius, n)
-    points[0] = ends[0]
+    geometry, _, points, record = _at_an_end(estimator, n, first=1.0)
     classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
-    X, Z = _swapped(points, ends[1])
+    X, Z = _swapped(points, record)
     y, z = _swapped(np.resize(classes[:2], n), classes[1])
 
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
@@ -407,13 +414,8 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
 @worst_case_neighbours.register
 def _geodesic(estimator: PrivateGeodesicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [-far, far])
-    points = _resting(geometry, center, radius, n)
-    points[0] = ends[0]
-    y, z = _swapped(points, ends[1])
+    geometry, center, points, record = _at_an_end(estimator, n)
+    y, z = _swapped(points, record)
     # Features as long as they may be: their products with the response differ most.
     X = np.zeros((n, 2))
     scale = _given(estimator.feature_scale, "private")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -117,15 +118,8 @@ class RiemannianGaussianMechanism:
     @property
     def event(self) -> RiemannianEvent:
         """What one release costs."""
-        space, dim, curvature = _space(self.geometry)
-        return RiemannianEvent(
-            law="gaussian",
-            space=space,
-            dim=dim,
-            curvature=curvature,
-            sensitivity=self.sensitivity.value,
-            scale=float(self.sigma),
-        )
+        where = _space(self.geometry)
+        return RiemannianEvent("gaussian", *where, self.sensitivity.value, float(self.sigma))
 
     @property
     def law(self) -> RiemannianGaussian:
@@ -235,15 +229,8 @@ class RiemannianLaplaceMechanism:
         """What one release costs."""
         if space_form(self.geometry) is None:
             return PureEvent(self.sensitivity.value / self.scale * (1.0 + 1e-15))
-        space, dim, curvature = _space(self.geometry)
-        return RiemannianEvent(
-            law="laplace",
-            space=space,
-            dim=dim,
-            curvature=curvature,
-            sensitivity=self.sensitivity.value,
-            scale=float(self.scale),
-        )
+        where = _space(self.geometry)
+        return RiemannianEvent("laplace", *where, self.sensitivity.value, float(self.scale))
 
     @property
     def law(self) -> RiemannianLaplace:
@@ -350,27 +337,16 @@ class KNormGradientMechanism:
         :func:`skriemdp.riemannian_laws.k_norm_ball.sample_k_norm_in_ball`.
         """
 
-        def sampler(
-            norm: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, size: Size
-        ) -> np.ndarray:
+        def sampler(norm: Callable[..., Any], *drawn: Any) -> np.ndarray:
             if self.ball is not None:
                 assert distances is not None
-                return sample_k_norm_in_ball(
-                    self.ball, norm, distances, center, self.scale, rng, size
-                )
+                return sample_k_norm_in_ball(self.ball, norm, distances, center, self.scale, *drawn)
             return sample_k_norm_gradient(
-                self.geometry, norm, n_records, center, self.scale, rng, size
+                self.geometry, norm, n_records, center, self.scale, *drawn
             )
 
-        return noise.draw(
-            gradient_norm,
-            self.scale,
-            "k-norm",
-            rng,
-            size,
-            sensitivity=self.sensitivity.value,
-            sampler=sampler,
-        )
+        known = {"sensitivity": self.sensitivity.value, "sampler": sampler}
+        return noise.draw(gradient_norm, self.scale, "k-norm", rng, size, **known)
 
 
 def _draw(

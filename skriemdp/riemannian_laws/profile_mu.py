@@ -8,7 +8,7 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from skriemdp.privacy.calibration import _NODES, _WEIGHTS, _mills, _mills_slope
+from skriemdp.privacy.calibration import _LOG_SQRT_2PI, _NODES, _WEIGHTS, _mills, _mills_slope
 from skriemdp.riemannian_laws._quadrature import QuadratureError
 from skriemdp.riemannian_laws.profile_hockey import (
     _log_normaliser,
@@ -33,7 +33,6 @@ __all__ = [
 _SCAN_FROM = 2.5
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _MOST_CELLS = 12000
 
 

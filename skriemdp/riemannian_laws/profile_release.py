@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.privacy.calibration import _LOG_SQRT_2PI
 from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_direct
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 # Smallest delta that a loss distribution resolves; the mass beyond becomes an infinite loss.
 _LAST_LOG_DELTA = math.log(1e-22)
 _POINTS = 2000
