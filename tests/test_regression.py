@@ -611,11 +611,11 @@ def test_audit_of_the_base_point():
 
 
 def test_a_tree_is_a_set_of_points_of_the_hyperboloid():
-    X, y = make_tree(100, dim=3, n_extra=0)
-    assert X.shape == (100, 3)
+    X, y = make_tree(100, dim=3)
+    assert X.shape == (100, 6)
     assert Hyperboloid(3).belongs(y).all()
-    np.testing.assert_array_equal(make_tree(100, dim=3, n_extra=0)[1], y)
-    assert not np.array_equal(make_tree(100, dim=3, n_extra=0, public_seed=1)[1], y)
+    np.testing.assert_array_equal(make_tree(100, dim=3)[1], y)
+    assert not np.array_equal(make_tree(100, dim=3, public_seed=1)[1], y)
 
 
 def test_embeddings_put_ancestors_near(tmp_path):

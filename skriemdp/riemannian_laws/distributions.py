@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -29,8 +30,7 @@ from skriemdp.riemannian_laws.distributions_radial import RadialTable
 __all__ = ["RiemannianGaussian", "RiemannianLaplace", "SpaceForm", "space_form"]
 
 
-@dataclass(frozen=True)
-class SpaceForm:
+class SpaceForm(NamedTuple):
     """A space of constant curvature, by numbers.
 
     Attributes
@@ -341,18 +341,14 @@ def _table(law: _RadialLaw) -> RadialTable:
     form = law._form
     assert form is not None
     n, root = form.dim - 1, math.sqrt(abs(form.curvature))
-    if form.name == "sphere":
+    sphere = form.name == "sphere"
+    if sphere or form.name == "euclidean" or n == 0:
 
-        def on_sphere(r: np.ndarray) -> np.ndarray:
-            return (n * np.log(np.sin(root * r) / root) if n else 0.0) - law._potential(r)
+        def on_others(r: np.ndarray) -> np.ndarray:
+            reach = np.sin(root * r) / root if sphere else r
+            return (n * np.log(reach) if n else 0.0) - law._potential(r)
 
-        return RadialTable(on_sphere, law._length, math.pi / root)
-    if form.name == "euclidean" or n == 0:
-
-        def on_flat(r: np.ndarray) -> np.ndarray:
-            return (n * np.log(r) if n else 0.0) - law._potential(r)
-
-        return RadialTable(on_flat, law._length)
+        return RadialTable(on_others, law._length, math.pi / root if sphere else math.inf)
 
     def on_hyperbolic(r: np.ndarray) -> np.ndarray:
         # exp(n r) joined with the potential: for wide laws both are huge.

@@ -15,11 +15,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.riemannian_laws.distributions_radial import RadialTable
+from skriemdp.riemannian_laws.distributions_radial import RadialTable, accepted
 
 __all__ = ["sample_gaussian_logarithms", "sample_laplace_logarithms", "volume_growth"]
-
-_LARGEST_BATCH = 200_000
 
 
 def volume_growth(size: int) -> float:
@@ -210,7 +208,7 @@ def sample_gaussian_logarithms(
     if size == 1:
         return sigma * rng.standard_normal((count, 1, 1))
     envelope = _envelope(size, float(sigma) ** 2)
-    return _rejection(count, size, rng, lambda k: [(envelope, np.full(k, float(sigma) ** 2))])
+    return _rejection(count, rng, lambda k: [(envelope, np.full(k, float(sigma) ** 2))])
 
 
 def sample_laplace_logarithms(
@@ -238,7 +236,7 @@ def sample_laplace_logarithms(
             if high > low
         ]
 
-    return _rejection(count, size, rng, draw)
+    return _rejection(count, rng, draw)
 
 
 @functools.lru_cache(maxsize=64)
@@ -264,26 +262,20 @@ def _laplace_variances(size: int, scale: float) -> tuple[np.ndarray, list[_Envel
     return edges, envelopes, RadialTable(log_density, math.sqrt(low * high), high, cuts=edges)
 
 
-def _rejection(
-    count: int, size: int, rng: np.random.Generator, draw: Callable[..., Any]
-) -> np.ndarray:
+def _rejection(count: int, rng: np.random.Generator, draw: Callable[..., Any]) -> np.ndarray:
     """Repeat proposals until `count` have been accepted.
 
     The proposals of one round are exchangeable only within an envelope, so all that a round accepts
     is shuffled before it is cut to the number wanted.
     """
-    kept, have, tried = [], 0, 0
-    while have < count:
-        rate = max(have / tried, 1e-4) if tried else 0.3
-        batch = int(min(max(1.2 * (count - have) / rate, 64), _LARGEST_BATCH))
-        accepted = []
+
+    def propose(batch: int) -> np.ndarray:
+        parts = []
         for envelope, variance in draw(batch):
             proposal, log_acceptance = envelope.propose(variance, rng)
             keep = np.log(rng.random(variance.size)) < log_acceptance
-            accepted.append(envelope.finish(proposal[keep], rng))
-        together = np.concatenate(accepted)
-        if len(together) > 1:
-            together = together[rng.permutation(len(together))]
-        kept.append(together)
-        have, tried = have + len(together), tried + batch
-    return np.concatenate(kept)[:count]
+            parts.append(envelope.finish(proposal[keep], rng))
+        together = np.concatenate(parts)
+        return together[rng.permutation(len(together))] if len(together) > 1 else together
+
+    return accepted(count, propose, 0.3, 1e-4, (64, 200_000))

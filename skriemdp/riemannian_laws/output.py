@@ -17,7 +17,13 @@ from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.distributions import (
+    RiemannianGaussian,
+    RiemannianLaplace,
+    SpaceForm,
+    space_form,
+)
+from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
@@ -32,13 +38,13 @@ __all__ = [
 _MOST_PROPOSALS = 1e4
 
 
-def _space(geometry: Geometry) -> tuple[str, int, float]:
-    """(space, dim, curvature) as RiemannianEvent wants them."""
+def _space(geometry: Geometry) -> SpaceForm:
+    """Space, dimension and curvature as RiemannianEvent wants them."""
     form = space_form(geometry)
     if form is not None:
-        return form.name, form.dim, form.curvature
+        return form
     if isinstance(geometry, AffineInvariantSPD) and geometry.size == 2:
-        return "spd", 3, -0.5
+        return SpaceForm("spd", 3, -0.5)
     raise ValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
         "is known only through loose bounds.  Use Gaussian noise in a tangent space "
@@ -445,15 +451,13 @@ def sample_k_norm_gradient(
     count = math.prod(size)
     law = _proposal(geometry, n_records, scale)
     at_center = float(gradient_norm(np.asarray(center)[None])[0])
-    kept, have, tried = [], 0, 0
-    while have < count:
-        rate = max(have / tried, 0.01) if tried else 0.5
-        batch = int(min(max(1.2 * (count - have) / rate, 16), 100_000))
+
+    def propose(batch: int) -> np.ndarray:
         coordinates = law.sample_coordinates(batch, rng)
         points = geometry.exp_coordinates(center, coordinates)
         distance = np.linalg.norm(coordinates, axis=-1)
         excess = gradient_norm(points) + at_center - n_records * distance
-        keep = np.log(rng.random(batch)) < -excess / scale
-        kept.append(points[keep])
-        have, tried = have + int(keep.sum()), tried + batch
-    return np.concatenate(kept)[:count].reshape(*size, *geometry.shape)
+        return points[np.log(rng.random(batch)) < -excess / scale]
+
+    found = accepted(count, propose, 0.5, 0.01, (16, 100_000))
+    return found.reshape(*size, *geometry.shape)

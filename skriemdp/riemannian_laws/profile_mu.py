@@ -166,6 +166,12 @@ def _tail_start(pair: RadialPair, mu: float) -> float | None:
     return None
 
 
+def _end(pair: RadialPair, mu: float) -> float:
+    """From where on nothing has to be computed: the profile is zero, or a tail bound holds."""
+    start = _tail_start(pair, mu) if pair.law == "gaussian" else None
+    return start or pair.epsilon_max
+
+
 def is_gdp(pair: RadialPair, mu: float) -> bool:
     """Whether the pair is mu-GDP, proved for every epsilon up to the accuracy of the quadrature.
 
@@ -184,9 +190,7 @@ def is_gdp(pair: RadialPair, mu: float) -> bool:
 def _is_gdp(pair: RadialPair, mu: float) -> bool:
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale <= mu
-    end = pair.epsilon_max
-    if pair.law == "gaussian":
-        end = _tail_start(pair, mu) or end
+    end = _end(pair, mu)
     if not math.isfinite(end):
         return False
     nodes = np.linspace(0.0, end, 65)
@@ -252,10 +256,7 @@ def certified_mu(pair: RadialPair) -> float | None:
 
 def _affordable(pair: RadialPair, mu: float, slack: float) -> bool:
     # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
-    end = pair.epsilon_max
-    if pair.law == "gaussian":
-        end = _tail_start(pair, mu) or end
-    return end <= 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
+    return _end(pair, mu) <= 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
 
 
 def mu_floor(dim: int, distance: float) -> float:
