@@ -200,10 +200,7 @@ class AdaGradDisplay(QuietQueries):
     def plot(self, axes: Any = None) -> Self:
         """Draw; `axes` is a sequence of one or two axes.  Returns self."""
         count = 1 if self.excess_risks is None else 2
-        if axes is None:
-            import matplotlib.pyplot as plt
-
-            axes = plt.subplots(1, count, figsize=(5 * count, 4), squeeze=False)[1][0]
+        axes = _axes(axes, ncols=count, figsize=(5 * count, 4))
         axes = tuple(np.atleast_1d(axes))[:count]
         axes[0].plot(np.arange(1, len(self.spectrum) + 1), self.spectrum, "o-", label="eigenvalues")
         if self.noise_floor is not None:

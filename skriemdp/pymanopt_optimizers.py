@@ -116,7 +116,8 @@ class PerSampleProblem:
         if y is not None and len(y) != len(X):
             raise ValueError(f"data has {len(X)} records but {len(y)} labels.")
         self.manifold = manifold
-        self.geometry = as_geometry(manifold, point_shape=_point_shape(manifold, X))
+        shape = X.shape[1:] if isinstance(manifold, str) else None
+        self.geometry = as_geometry(manifold, point_shape=shape)
         explicit = gradient is not None or euclidean_gradient is not None
         per_sample = make_gradient(
             self.geometry,
@@ -131,10 +132,6 @@ class PerSampleProblem:
                 check_per_sample(function, len(X), (X, y), name)
         self.problem = CostProblem(per_sample, X, y)
         self.problem.dry_run(self.geometry.base_point)
-
-
-def _point_shape(manifold: Any, X: Any) -> Any:
-    return X.shape[1:] if isinstance(manifold, str) else None
 
 
 def _records(name: str, array: Any) -> Any:

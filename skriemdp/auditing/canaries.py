@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 
 from skriemdp._arrays import ManifoldLike
 from skriemdp._dataclasses import dataclass
@@ -540,7 +541,7 @@ def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
 @worst_case_neighbours.register
 def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
     inner = clone(estimator.estimator)
-    inner = inner.set_params(**_first_candidate(estimator.param_grid))
+    inner = inner.set_params(**next(iter(ParameterGrid(estimator.param_grid))))
     pair = worst_case_neighbours(inner, n)
     # The record that changes has to train; who trains is public.
     (trains, _), _ = estimator._split(np.arange(n), None)
@@ -553,8 +554,3 @@ def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
         return pair.score(model.best_estimator_) if model.best_estimator_ is not None else 0.0
 
     return Neighbours(data, neighbour, score)
-
-
-def _first_candidate(grid: Any) -> dict[str, Any]:
-    grid = grid if isinstance(grid, dict) else grid[0]
-    return {name: values[0] for name, values in grid.items()}

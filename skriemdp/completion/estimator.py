@@ -17,6 +17,7 @@ from skriemdp._quiet import checked_format, quietly, read_array, read_records
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._validation import check_count, check_option, shown
 from skriemdp.completion.local_factors import local_coordinates
+from skriemdp.completion.problem import with_data
 from skriemdp.completion.releases import (
     STOCHASTIC_BATCHES,
     STOCHASTIC_STEPS,
@@ -240,7 +241,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if wanted.shape != matrix.shape:
             raise ValueError(f"wanted has shape {wanted.shape}, X has {matrix.shape}.")
         values = self._entries(matrix, wanted)
-        return sparse.csr_array((values, wanted.indices, wanted.indptr), shape=wanted.shape)
+        return with_data(wanted, values)
 
     def recommend(self, X: Any, k: int = 10) -> np.ndarray:
         """The `k` unrated items with the highest predictions of each user, best first.
@@ -323,8 +324,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         centre, half = _scale(self.bounds_)
         effects = self.level_ + self.item_effects_
         values = (matrix.data - effects[matrix.indices]) / half
-        scaled = sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-        return half * local_coordinates(scaled, self.components_.T, self.ridge_)
+        return half * local_coordinates(with_data(matrix, values), self.components_.T, self.ridge_)
 
     def _entries(self, matrix: sparse.csr_array, wanted: sparse.csr_array) -> np.ndarray:
         """Predictions of the stored entries of `wanted`."""
@@ -525,6 +525,4 @@ def _scale(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 def _clipped(matrix: sparse.csr_array, bounds: tuple[float, float]) -> sparse.csr_array:
-    return sparse.csr_array(
-        (np.clip(matrix.data, *bounds), matrix.indices, matrix.indptr), shape=matrix.shape
-    )
+    return with_data(matrix, np.clip(matrix.data, *bounds))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -229,10 +228,6 @@ class CompletionPlan:
         for held, mu in checked:
             held.check(mu)
 
-    def signal_test(self, rank: int) -> SignalTest:
-        """The paid measurement of a signal."""
-        return SignalTest(rank, self.n, self.mu_of(SMALL_SHARES["signal"]))
-
 
 @dataclass(frozen=True)
 class CompletionModel:
@@ -270,14 +265,15 @@ def release_model(
     items.add(plan.item_share, "items")
 
     mechanism, rank, reason = _choice(plan, typical)
-    signal, reserve = None, plan.rest_share
+    score, reserve = None, plan.rest_share
     if mechanism != "none" and "signal" in small:
-        signal = _measured_signal(items.residuals(), items.masses, plan, rank, typical, streams)
-        enough = signal.score >= PAID_THRESHOLD
-        reason += f"; measured signal {signal.score:.2g} "
+        measured = items.residuals(), items.masses, plan, rank, typical, streams
+        score, explained = _measured_signal(*measured)
+        enough = score >= PAID_THRESHOLD
+        reason += f"; measured signal {score:.2g} "
         reason += f"{'reaches' if enough else 'is below'} {PAID_THRESHOLD:g}"
         mechanism = mechanism if enough else "none"
-        if enough and signal.explained < STRONG_SIGNAL and mechanism == "gradient":
+        if enough and explained < STRONG_SIGNAL and mechanism == "gradient":
             reserve *= MODEST_SHARE
             items.add(plan.rest_share - reserve, "items again")
     subspace, ridge, spectrum, noise = None, math.inf, None, None
@@ -291,10 +287,10 @@ def release_model(
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.mechanism != "stochastic":
-        done = {"count", "level", "cut"} | ({"signal"} if signal is not None else set())
+        done = {"count", "level", "cut"} | ({"signal"} if score is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
-    score, known = signal and signal.score, (items.effects, items.counts, typical, reason)
+    known = (items.effects, items.counts, typical, reason)
     return CompletionModel(level, *known, mechanism, ridge, subspace, score, spectrum, noise)
 
 
@@ -389,11 +385,6 @@ def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     return mechanism, rank, reason
 
 
-class _Signal(NamedTuple):
-    score: float
-    explained: float
-
-
 def _measured_signal(
     residuals: sparse.csr_array,
     popularity: np.ndarray,
@@ -401,9 +392,12 @@ def _measured_signal(
     rank: int,
     typical: float,
     streams: NoiseStreams,
-) -> _Signal:
-    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues."""
-    test = plan.signal_test(min(rank, plan.d))
+) -> tuple[float, float]:
+    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues.
+
+    And the share of the variance that it would explain.
+    """
+    test = SignalTest(min(rank, plan.d), plan.n, plan.mu_of(SMALL_SHARES["signal"]))
     # The items with the largest released counts; one order for equal ones.
     columns = np.sort(np.argsort(-popularity, kind="stable")[:SIGNAL_ITEMS])
     total = max(test.release(residuals, columns, streams("signal")), 0.0)
@@ -413,7 +407,7 @@ def _measured_signal(
     explained = total * plan.d / (plan.n * typical)
     # The mean eigenvalue over the noise that a spectrum released with 2/3 of the reserve has.
     height = total / rank * plan.mu_of(plan.rest_share / 1.5) / math.sqrt(plan.d)
-    return _Signal(height * math.sqrt(explained), explained)
+    return height * math.sqrt(explained), explained
 
 
 def _covariance(

@@ -8,15 +8,13 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._groups import Groups
-from skriemdp._quiet import read_records, read_weights
+from skriemdp._quiet import read_records
 from skriemdp._warnings import warn_user
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
@@ -30,7 +28,6 @@ from skriemdp.regression.planning import (
     BASE,
     BASE_SHARE,
     MODEL,
-    length_rule,
     query_ridge,
     shorten,
 )
@@ -39,12 +36,12 @@ from skriemdp.regression.prediction_releases import (
     KernelWeights,
     QueryServer,
 )
-from skriemdp.regression.scores import frechet_r2
+from skriemdp.regression.scores import ManifoldRegressor
 
 __all__ = ["PrivateHyperbolicRegressor"]
 
 
-class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
+class PrivateHyperbolicRegressor(ManifoldRegressor):
     """Regression with responses in hyperbolic space, differentially private for (x, y).
 
     Parameters
@@ -156,8 +153,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    __metadata_request__fit = {"groups": True}
-
     def __init__(
         self,
         mechanism: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
@@ -242,30 +237,13 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         X = read_records(self, X, reset=False, dtype=np.float64)
         return self._layout(self._tangent_predictions(X))
 
-    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
-
-        Parameters
-        ----------
-        X, y : as in `fit`
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        float
-            1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
-        """
-        check_is_fitted(self)
+    def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = read_records(
             self, X, y, reset=False, multi_output=True, y_numeric=True, dtype=np.float64
         )
         labels = tangent_labels(y, self._coordinates, self.geometry_)
-        points = np.asarray(self.geometry_.exp_coordinates(self.geometry_.base_point, labels))
-        predicted = self.geometry_.exp_coordinates(
-            self.geometry_.base_point, self._tangent_predictions(X)
-        )
-        weights = read_weights(sample_weight, len(X))
-        return frechet_r2(self.geometry_, points, np.asarray(predicted), weights)
+        points, origin = self.geometry_.exp_coordinates, self.geometry_.base_point
+        return np.asarray(points(origin, labels)), points(origin, self._tangent_predictions(X))
 
     @property
     def n_queries_left_(self) -> int:
@@ -278,13 +256,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     @property
     def _remembers_queries(self) -> bool:  # type: ignore[override]  # a field elsewhere
         return self.mechanism == "per-query"
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        # A private model of a few hundred records is mostly noise.
-        tags.regressor_tags.poor_score = True
-        return tags
 
     # -- the order of work ----------------------------------------------------------------------
 
@@ -332,7 +303,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
         if self.mechanism == "per-query":
-            weights = self._weights(features.scaled(X), model.mu, groups)
+            weights = self._weights(X, features, model.mu, groups)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
             arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
@@ -411,15 +382,14 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.noise_scale_ = math.sqrt(n_tables) * statistic.model.sigma / unit
         self.coef_ = statistic.weights(noisy, n_tables) / unit
 
-    def _weights(self, X: np.ndarray, mu: float, groups: Groups | None) -> Any:
-        length = self._query_length(X.shape[1])
+    def _weights(
+        self, X: np.ndarray, features: FeatureMap, mu: float, groups: Groups | None
+    ) -> Any:
+        X, length = features.scaled(X), features.length_scale
         if self.privacy_unit == "record":
             return KernelWeights(X, length, groups)
         ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge
         return KernelRidgeWeights(X, length, ridge)
-
-    def _query_length(self, d: int) -> float:
-        return length_rule(d) if self.length_scale is None else self.length_scale
 
     # -- layouts --------------------------------------------------------------------------------
 
