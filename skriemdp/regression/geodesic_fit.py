@@ -275,7 +275,7 @@ def _curved(
     size = target.size
     # Mean squared length of what the model sees, as released.
     square = np.trace(spread) + np.trace(target.T @ gram.matrix @ target) / n
-    if _bends(model.geometry) * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
+    if radii(model.geometry).bend * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
         change, bend = _bent(model, target, gram, spread, n, reach)
         if np.linalg.norm(change - target) <= _NEAR * np.linalg.norm(target):
             return change, bend
@@ -283,11 +283,6 @@ def _curved(
         return target, np.eye(size)
     inverse = np.linalg.inv(_hessian(model.geometry, model.base, spread))
     return target @ inverse, np.kron(np.eye(len(target)), inverse)
-
-
-def _bends(geometry: Geometry) -> float:
-    """One over the least radius of curvature; of matrices, of most directions."""
-    return radii(geometry).bend
 
 
 def _hessian(geometry: Geometry, point: np.ndarray, spread: np.ndarray) -> np.ndarray:

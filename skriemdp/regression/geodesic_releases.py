@@ -317,7 +317,7 @@ class GeodesicReleases:
         if search is None:
             return self.plan.features, 0.0
         records: Any = RowRecords(Rows(X, *X.shape))
-        found = search.release(records, budget, _named("features", streams))
+        found = search.release(records, budget, functools.partial(streams, "features"))
         scale = np.full(X.shape[1], found.radius)
         return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
 
@@ -330,7 +330,7 @@ class GeodesicReleases:
             assert self.plan.radius is not None
             return self.plan.center, self.plan.radius, 0.0
         records = PointRecords(geometry, points)
-        found = search.release(records, budget, _named("responses", streams))
+        found = search.release(records, budget, functools.partial(streams, "responses"))
         warn_direction(found)
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
 
@@ -375,8 +375,3 @@ class GeodesicReleases:
             _ROW * product_sigma,
             second_sigma,
         )
-
-
-def _named(name: str, streams: Any) -> Any:
-    """Streams of a part of a fit, apart from those of other parts."""
-    return functools.partial(streams, name)

@@ -59,6 +59,14 @@ def _log_sinhc_slope(z: float) -> float:
     return (1.0 / math.tanh(x) - 1.0 / x) / (8.0 * x)
 
 
+def _climb(rho: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """`gradient` and that of :func:`_log_sinh_sum` at decreasing rho."""
+    (i, j), slope = _pairs(len(rho)), 0.5 / np.tanh(0.5 * _gaps(rho))
+    np.add.at(gradient, i, slope)
+    np.add.at(gradient, j, -slope)
+    return gradient
+
+
 def _mode(size: int, variance: float) -> np.ndarray:
     """Decreasing rho that maximises ``sum log sinh - |rho|**2 / (2 variance)``, by Newton's method.
 
@@ -73,10 +81,7 @@ def _mode(size: int, variance: float) -> np.ndarray:
 
     for _ in range(60):
         gap = rho[i] - rho[j]
-        slope = 0.5 / np.tanh(0.5 * gap)
-        gradient = -rho / variance
-        np.add.at(gradient, i, slope)
-        np.add.at(gradient, j, -slope)
+        gradient = _climb(rho, -rho / variance)
         bend = 0.25 / np.sinh(np.minimum(0.5 * gap, 300.0)) ** 2
         hessian = np.diag(np.full(size, 1.0 / variance))
         np.add.at(hessian, (i, i), bend)
@@ -101,12 +106,7 @@ class _TangentEnvelope:
 
     def __init__(self, size: int, variance: float):
         rho = _mode(size, variance)
-        gap = _gaps(rho)
-        slope = 0.5 / np.tanh(0.5 * gap)
-        i, j = _pairs(size)
-        self.gradient = np.zeros(size)
-        np.add.at(self.gradient, i, slope)
-        np.add.at(self.gradient, j, -slope)
+        self.gradient = _climb(rho, np.zeros(size))
         self.offset = float(_log_sinh_sum(rho) - self.gradient @ rho)
         self.size = size
 

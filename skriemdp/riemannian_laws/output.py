@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,8 +54,52 @@ def _space(geometry: Geometry) -> SpaceForm:
     )
 
 
+class _PointMechanism(abc.ABC):
+    """A draw from a radial law around a point."""
+
+    geometry: Geometry
+    sensitivity: Sensitivity
+    _name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_sensitivity(self.sensitivity)
+        _ = self.law, self.event
+
+    @property
+    @abc.abstractmethod
+    def law(self) -> RiemannianGaussian | RiemannianLaplace:
+        """The noise."""
+
+    @property
+    @abc.abstractmethod
+    def event(self) -> Event:
+        """What one release costs."""
+
+    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
+        """A draw around the exact `point`; `size` draws of them cost that many events.
+
+        Parameters
+        ----------
+        point : array of shape ``shape``
+        rng : numpy.random.Generator
+        size : int or tuple of int, default=()
+
+        Returns
+        -------
+        array of shape ``(*size, *shape)``
+        """
+        law, bound = self.law, self.sensitivity.value
+
+        def sampler(point: np.ndarray, rng: np.random.Generator, size: tuple) -> np.ndarray:
+            return law.sample(point, size, rng)
+
+        return noise.draw(
+            point, law._length, self._name, rng, size, sensitivity=bound, sampler=sampler
+        )
+
+
 @dataclass(frozen=True)
-class RiemannianGaussianMechanism:
+class RiemannianGaussianMechanism(_PointMechanism):
     """A draw with density proportional to ``exp(-dist(y, point)**2 / (2 sigma**2))``.
 
     Parameters
@@ -95,11 +140,7 @@ class RiemannianGaussianMechanism:
     geometry: Geometry
     sensitivity: Sensitivity
     sigma: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_positive(sigma=self.sigma)
-        _ = self.event, self.law
+    _name = "riemannian-gaussian"
 
     @classmethod
     def calibrated(
@@ -132,24 +173,9 @@ class RiemannianGaussianMechanism:
         """The noise."""
         return RiemannianGaussian(self.geometry, self.sigma)
 
-    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """A draw around the exact `point`; `size` draws of them cost that many events.
-
-        Parameters
-        ----------
-        point : array of shape ``shape``
-        rng : numpy.random.Generator
-        size : int or tuple of int, default=()
-
-        Returns
-        -------
-        array of shape ``(*size, *shape)``
-        """
-        return _draw(self, self.sigma, "riemannian-gaussian", point, rng, size)
-
 
 @dataclass(frozen=True)
-class RiemannianLaplaceMechanism:
+class RiemannianLaplaceMechanism(_PointMechanism):
     """A draw with density proportional to ``exp(-dist(y, point) / scale)``.
 
     Parameters
@@ -187,11 +213,7 @@ class RiemannianLaplaceMechanism:
     geometry: Geometry
     sensitivity: Sensitivity
     scale: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_positive(scale=self.scale)
-        _ = self.law, self.event
+    _name = "riemannian-laplace"
 
     @classmethod
     def calibrated(
@@ -242,10 +264,6 @@ class RiemannianLaplaceMechanism:
     def law(self) -> RiemannianLaplace:
         """The noise."""
         return RiemannianLaplace(self.geometry, self.scale)
-
-    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """A draw around the exact `point`, as :meth:`RiemannianGaussianMechanism.release`."""
-        return _draw(self, self.scale, "riemannian-laplace", point, rng, size)
 
 
 @dataclass(frozen=True)
@@ -353,21 +371,6 @@ class KNormGradientMechanism:
 
         known = {"sensitivity": self.sensitivity.value, "sampler": sampler}
         return noise.draw(gradient_norm, self.scale, "k-norm", rng, size, **known)
-
-
-def _draw(
-    mechanism: RiemannianGaussianMechanism | RiemannianLaplaceMechanism,
-    scale: float,
-    name: str,
-    point: np.ndarray,
-    rng: np.random.Generator,
-    size: Size,
-) -> np.ndarray:
-    def sampler(point: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
-        return mechanism.law.sample(point, size, rng)
-
-    bound = mechanism.sensitivity.value
-    return noise.draw(point, scale, name, rng, size, sensitivity=bound, sampler=sampler)
 
 
 def _check_hadamard(geometry: Geometry) -> None:

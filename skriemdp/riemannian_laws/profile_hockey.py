@@ -15,6 +15,7 @@ from skriemdp.riemannian_laws.profile_integrand import LOG_HALF, RadialPair, _Bo
 __all__ = [
     "log_complement",
     "log_delta",
+    "log_delta_and_loss",
     "log_delta_direct",
     "log_half_complement",
     "log_second_share",
@@ -262,12 +263,26 @@ def log_delta(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     around the first centre, and G the part of the sphere of radius R(r) around the second, that lie
     in {loss >= epsilon} (docs/theory/riemannian-gdp.md).
     """
+    return np.minimum(log_delta_and_loss(pair, epsilon, _MOST_CANCELLATION)[0], 0.0)
+
+
+def log_delta_and_loss(
+    pair: RadialPair,
+    epsilon: float | np.ndarray,
+    most: float,
+    windows: tuple[Window | None, Window | None] = (None, None),
+) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`log_delta_direct`, but nested where the halves cancel beyond the factor `most`.
+
+    The second result is 1 there.
+    """
     epsilon, gap = _as_arrays(pair, epsilon, None)
-    result, cancellation = log_delta_direct(pair, epsilon)
-    nested = np.flatnonzero((gap > 0.0) & ~(cancellation < _MOST_CANCELLATION))
+    result, cancellation = log_delta_direct(pair, epsilon, windows)
+    nested = np.flatnonzero((gap > 0.0) & ~(cancellation < most))
     if nested.size:
         result[nested] = _log_delta_nested(pair, epsilon[nested], gap[nested])
-    return np.minimum(result, 0.0)
+        cancellation[nested] = 1.0
+    return result, cancellation
 
 
 def log_delta_direct(

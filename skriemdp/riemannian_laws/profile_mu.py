@@ -14,7 +14,7 @@ from skriemdp.riemannian_laws.profile_hockey import (
     _log_normaliser,
     log_complement,
     log_delta,
-    log_delta_direct,
+    log_delta_and_loss,
     log_half_complement,
 )
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
@@ -57,11 +57,7 @@ def _profile_logs(
     pair: RadialPair, epsilon: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``log delta``, ``log(1 - delta)`` and the error of the first; never the slow nested form."""
-    delta, cancellation = log_delta_direct(pair, epsilon)
-    hard = ~(cancellation < 1e7)
-    if hard.any():
-        delta[hard] = log_delta(pair, epsilon[hard])
-        cancellation[hard] = 1.0
+    delta, cancellation = log_delta_and_loss(pair, epsilon, 1e7)
     delta = np.minimum(delta, -1e-300)
     complement = np.log(-np.expm1(delta))
     near_one = delta > math.log(0.4)

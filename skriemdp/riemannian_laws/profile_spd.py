@@ -73,10 +73,6 @@ class MatrixRelease:
         return dataclasses.replace(self, sensitivity=_STRETCH * self.sensitivity).worst_pair
 
     @property
-    def epsilon_max(self) -> float:
-        return math.inf
-
-    @property
     def _reach(self) -> float:
         # The line's part adds a loss of at most this but for 1e-22.
         m = self.sensitivity / self.scale
@@ -131,9 +127,9 @@ class MatrixRelease:
         def log_delta(epsilon: float) -> float:
             return math.log(max(stretched(epsilon), 1e-300))
 
-        epsilon = epsilon_for_delta(log_delta, delta, self.epsilon_max)
+        epsilon = epsilon_for_delta(log_delta, delta, math.inf)
         step = 1e-6
-        while 0.0 < delta < self.delta(epsilon, mu) and epsilon < self.epsilon_max:
+        while 0.0 < delta < self.delta(epsilon, mu) and epsilon < math.inf:
             epsilon += step * max(epsilon, 1.0)
             step *= 4.0
         return epsilon
