@@ -252,13 +252,13 @@ class PoincareDiskDisplay(_OneAxes):
     names: tuple | None = None
 
     @staticmethod
-    def geodesics(starts: ArrayLike, ends: ArrayLike, steps: int = 33) -> Any:
-        """Points of the geodesics in the disk, shape ``(m, steps, 2)``."""
+    def geodesics(starts: ArrayLike, ends: ArrayLike) -> Any:
+        """Points of the geodesics in the disk, shape ``(m, 33, 2)``."""
         from skriemdp.geometry import Hyperboloid, Poincare
 
         space, disk = Hyperboloid(2), Poincare(2)
         starts, ends = read_numbers(starts, "starts"), read_numbers(ends, "ends")
-        times = np.linspace(0.0, 1.0, steps)[:, None]
+        times = np.linspace(0.0, 1.0, 33)[:, None]
         logs = space.log_coordinates(starts, ends)[:, None]
         return disk.from_hyperboloid(space.exp_coordinates(starts[:, None], times * logs))
 
@@ -355,8 +355,6 @@ class SpectrumDisplay(_OneAxes):
         Released eigenvalues, decreasing.
     noise_scale : float
         Standard deviation of the noise of the matrix's entries off the diagonal.
-    truth : array-like of shape (d,), optional
-        Eigenvalues without noise, for studies; they are not private.
 
     Attributes
     ----------
@@ -365,22 +363,19 @@ class SpectrumDisplay(_OneAxes):
 
     spectrum: np.ndarray
     noise_scale: float
-    truth: np.ndarray | None = None
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, ax: Axes | None = None, *, truth: np.ndarray | None = None
-    ) -> SpectrumDisplay:
+    def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> SpectrumDisplay:
         """From a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
         if estimator.spectrum_ is None:
             raise ValueError(
                 f"mechanism={estimator.mechanism_!r} released no matrix, so there is no spectrum; "
                 "fit with mechanism='covariance' or 'refine'."
             )
-        return cls(estimator.spectrum_, estimator.spectrum_noise_scale_, truth).plot(ax)
+        return cls(estimator.spectrum_, estimator.spectrum_noise_scale_).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw both spectra and the band of the noise; returns self."""
+        """Draw the spectrum and the band of the noise; returns self."""
         ax = _axes(ax)
         spectrum = read_numbers(self.spectrum, "spectrum")
         # Largest eigenvalue of the noise alone (semicircle law), about the mean eigenvalue.
@@ -389,8 +384,6 @@ class SpectrumDisplay(_OneAxes):
         ax.axhspan(middle - edge, middle + edge, color="C0", alpha=0.15, label="reach of the noise")
         index = np.arange(1, len(spectrum) + 1)
         ax.plot(index, spectrum, "o", color="C0", label="private")
-        if self.truth is not None:
-            ax.plot(index, np.sort(self.truth)[::-1], "_", color="k", label="non-private")
         ax.set(xlabel="component", ylabel="variance")
         return self._drawn(ax)
 

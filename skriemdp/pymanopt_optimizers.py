@@ -252,7 +252,11 @@ class _PrivateOptimizer(Optimizer):
             facts=public,
             at=(self._epsilon, self._delta),
         )
-        streams = NoiseStreams(self._random_state, self._context(event, problem))
+        context = b""
+        if self._random_state is not None:
+            head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
+            context = repr(head).encode() + data_digest(problem.problem.X, problem.problem.y)
+        streams = NoiseStreams(self._random_state, context)
         shown = None
         if self._verbosity >= 1:
             name = type(self).__name__
@@ -278,12 +282,6 @@ class _PrivateOptimizer(Optimizer):
                 entry=entry,
             ),
         )
-
-    def _context(self, event: Event, problem: PerSampleProblem) -> bytes:
-        if self._random_state is None:
-            return b""
-        head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
-        return repr(head).encode() + data_digest(problem.problem.X, problem.problem.y)
 
 
 class PrivateGradientDescent(_PrivateOptimizer):

@@ -19,7 +19,7 @@ from skriemdp.completion.estimator import PrivateMatrixCompletion
 from skriemdp.core.manifold_input import public_point
 from skriemdp.erm.estimator import PrivateRiemannianERM
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
+from skriemdp.geometry import Hyperboloid, as_geometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
@@ -29,7 +29,7 @@ from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.pca.problem import STEP_SIZE
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
-from skriemdp.regression.layouts import label_space
+from skriemdp.regression.layouts import label_space, layout
 from skriemdp.selection import PrivateGridSearchCV
 
 if TYPE_CHECKING:
@@ -393,12 +393,7 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
     far = 1.2 * float(estimator.radius)
     labels = np.zeros((n, geometry.dim))
     labels[:, 0] = np.resize([-far, far], n)
-    column = 0
-    if coordinates == "lorentz":
-        labels, column = _on_axis(geometry, geometry.base_point, labels[:, 0]), 1
-    elif coordinates == "poincare":
-        ball = Poincare(geometry.dim, geometry.curvature)
-        labels = _on_axis(ball, ball.base_point, labels[:, 0])
+    labels, column = layout(labels, coordinates, geometry, False), int(coordinates == "lorentz")
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]

@@ -143,13 +143,6 @@ class CompletionPlan:
         return self.mechanism in ("auto", "gradient", "stochastic")
 
     @property
-    def may_square(self) -> bool:
-        """Whether a d x d matrix may be released."""
-        return (
-            self.mechanism == "covariance" or self.mechanism == "auto" and self.d <= LARGEST_MATRIX
-        )
-
-    @property
     def main_share(self) -> float:
         """What the small releases leave."""
         return 1.0 - sum(self.small.values())
@@ -211,7 +204,8 @@ class CompletionPlan:
         if self.may_have_subspace:
             modest, reserve = MODEST_SHARE * self.rest_share, self.rest_share
             checked.append((ballots(len(RIDGE_GRID)), self.mu_of(self.small["ridge"])))
-            if self.may_square:
+            small = self.mechanism == "auto" and self.d <= LARGEST_MATRIX
+            if small or self.mechanism == "covariance":
                 square = Moment(1.0, self.d)
                 checked += [(square, self.mu_of(share)) for share in (modest, reserve)]
             products = Outer(1.0, self.d, min(self.rank or 5, self.d - 1))
@@ -283,7 +277,11 @@ def release_model(
     elif mechanism != "none":
         subspace = _descent(items.residuals(), plan, rank, reserve, streams)
     if subspace is not None:
-        ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
+        unit, mu = subspace.shape[1] / plan.d, plan.mu_of(small["ridge"])
+        ridges = [c * unit for c in RIDGE_GRID]
+        votes = voted_ridges(items.deviations(), subspace, ridges, mu, streams("ridge"))
+        best = int(np.argmax(votes))
+        ridge = ridges[best] if votes[best] > 0 else math.inf
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.mechanism != "stochastic":
@@ -464,17 +462,3 @@ def _descent(
         noisy = private_sum(units, problem.products(path.point), held, mu, rng)
         path.advance(problem.leave(path.point, noisy.value / size))
     return path.result
-
-
-def _voted_ridge(
-    deviations: sparse.csr_array,
-    subspace: np.ndarray,
-    plan: CompletionPlan,
-    streams: NoiseStreams,
-) -> float:
-    unit = subspace.shape[1] / plan.d
-    ridges = [c * unit for c in RIDGE_GRID]
-    mu = plan.mu_of(plan.small["ridge"])
-    means = voted_ridges(deviations, subspace, ridges, mu, streams("ridge"))
-    best = int(np.argmax(means))
-    return ridges[best] if means[best] > 0 else math.inf

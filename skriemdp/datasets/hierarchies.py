@@ -112,10 +112,8 @@ def load_closure(path: str | Path) -> Any:
 def embed_taxonomy(
     edges: np.ndarray,
     *,
-    dim: int = 2,
     radius: float = 6.0,
     n_epochs: int = 100,
-    public_seed: int = 0,
 ) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
@@ -127,17 +125,15 @@ def embed_taxonomy(
     ----------
     edges : array-like of int, shape (n_edges, 2)
         (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
-    dim : int, default=2
     radius : float, default=6.0
         Points are kept within this distance of the origin.
     n_epochs : int, default=100
         With steps of size 0.3; the first tenth of them with a tenth of that.
-    public_seed : int, default=0
 
     Returns
     -------
-    ndarray of shape (n_nodes, dim + 1)
-        Points of ``Hyperboloid(dim)``.
+    ndarray of shape (n_nodes, 3)
+        Points of ``Hyperboloid(2)``.
 
     Notes
     -----
@@ -155,16 +151,16 @@ def embed_taxonomy(
     >>> embed_taxonomy(edges, n_epochs=5).shape
     (5, 3)
     """
-    check_count(dim=dim, n_epochs=n_epochs)
+    check_count(n_epochs=n_epochs)
     check_positive(radius=radius)
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu" or not len(edges):
         raise ValueError("edges must be a non-empty integer array of shape (n_edges, 2).")
     if edges.min() < 0:
         raise ValueError("edges must hold node indices >= 0.")
-    rng = public_generator(public_seed, "embedding")
-    space, n_nodes = Hyperboloid(dim), int(edges.max()) + 1
-    points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, dim)))
+    rng = public_generator(0, "embedding")
+    space, n_nodes = Hyperboloid(2), int(edges.max()) + 1
+    points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, 2)))
     batch = max(1, min(256, len(edges) // 8))
     for epoch in range(n_epochs):
         size = 0.3 * (0.1 if epoch < n_epochs // 10 else 1.0)

@@ -21,12 +21,12 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
-from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.geometry import GeodesicBall, Hyperboloid
 from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.features import FeatureMap, FeatureScaling
-from skriemdp.regression.layouts import tangent_labels
+from skriemdp.regression.layouts import space_of, tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE,
@@ -237,11 +237,9 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
 
 def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.ndarray:
     """The public base point on the hyperboloid of curvature -1."""
-    if coordinates == "lorentz":
-        point = public_point(geometry, base_point=estimator.base_point)[None]
-    elif coordinates == "poincare":
-        ball = Poincare(geometry.dim, geometry.curvature)
-        point = public_point(ball, base_point=estimator.base_point)[None]
+    labelled = space_of(coordinates, geometry)
+    if labelled is not None:
+        point = public_point(labelled, base_point=estimator.base_point)[None]
     else:
         point = public_array("base_point", estimator.base_point).reshape(1, -1)
         if point.shape[1] != geometry.dim or not np.isfinite(point).all():

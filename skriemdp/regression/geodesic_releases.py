@@ -287,9 +287,11 @@ class GeodesicReleases:
         shown = representatives(self.groups, len(X))
         features, meant = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
-        clipped = self._clipped(
-            features.raw(X[shown]), points[shown], center, radius, meant + missed, budget, streams
-        )
+        rows, dist = features.raw(X[shown]), functools.partial(plan.geometry.dist, center)
+        inside = np.asarray(map_tiles(dist, points[shown])) <= radius
+        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        beyond = int(np.count_nonzero(~inside))
+        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
         z, rest, limit = features(X), budget.left, radius
         model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if plan.two else budget.rest(_MOMENTS)
@@ -333,22 +335,6 @@ class GeodesicReleases:
         found = search.release(records, budget, functools.partial(streams, "responses"))
         warn_direction(found)
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
-
-    def _clipped(
-        self,
-        rows: np.ndarray,
-        points: np.ndarray,
-        center: np.ndarray,
-        radius: float,
-        meant: float,
-        budget: GaussianBudget,
-        streams: Any,
-    ) -> float:
-        dist = functools.partial(self.plan.geometry.dist, center)
-        inside = np.asarray(map_tiles(dist, points)) <= radius
-        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
-        beyond = int(np.count_nonzero(~inside))
-        return clipped_fraction(beyond, len(points), meant, _ADVICE, budget, streams)
 
     def _moments(
         self,

@@ -111,11 +111,6 @@ def integrate(
     return np.where(alive, top, -np.inf), result
 
 
-def _nodes(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
-    h = (high - low) / count
-    return low[:, None] + h[:, None] * np.arange(count + 1)
-
-
 def _windows(
     evaluate: Integrand,
     rows: int,
@@ -176,7 +171,8 @@ def _opening(
     sums, good = [], np.zeros(index.size, dtype=bool)
     for block in _blocks(index.size, _FIRST_NODES):
         rows = index[block]
-        log_scale, terms = evaluate(rows, _nodes(low[rows], high[rows], _FIRST_NODES))
+        step = (high[rows] - low[rows])[:, None] / _FIRST_NODES
+        log_scale, terms = evaluate(rows, low[rows, None] + step * np.arange(_FIRST_NODES + 1))
         probes = _cleaned(log_scale[:, :: _FIRST_NODES // _PROBES])
         top[rows] = np.where(np.isnan(top[rows]), probes.max(axis=1), top[rows])
         found = np.isfinite(top[rows])

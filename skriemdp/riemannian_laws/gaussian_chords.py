@@ -121,21 +121,17 @@ def _cut(mu: float, cells: Cells, shares: np.ndarray, count: int) -> Cells:
     return Cells(mu, np.append(starts + widths * position, cells.edges[-1]))
 
 
-def choose_cells(
-    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = _CELLS
-) -> Cells:
+def choose_cells(profile: Callable, mu: float, epsilon: float, count: int = _CELLS) -> Cells:
     """Cells that are narrow where the expectation of the profile comes from.
 
     Parameters
     ----------
     profile, mu, epsilon
         As for :func:`chord_delta`.
-    kink : float, optional
-        Where the profile becomes zero: an edge.
     count : int
         About how many cells.
     """
-    first, shares = _first_cells(profile, mu, epsilon, kink)
+    first, shares = _first_cells(profile, mu, epsilon, None)
     return _cut(mu, first, shares, count)
 
 

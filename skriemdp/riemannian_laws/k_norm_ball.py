@@ -85,7 +85,12 @@ def sample_k_norm_in_ball(
     count = math.prod(size)
     geometry = ball.geometry
     root = math.sqrt(geometry.curvature_bounds[1])
-    envelope = _smaller_envelope(ball, distances, center, scale, gradient_norm)
+    n, reach = len(distances), ball.radius + float(geometry.dist(ball.center, center))
+    residual = float(gradient_norm(np.asarray(center)[None])[0]) / n
+    least = _least_gradients(ball, distances, residual, reach)
+    around = _envelope(ball, center, reach, least, scale / n)
+    uniform = _envelope(ball, ball.center, ball.radius, 0.0, 1.0)
+    envelope = min(uniform, around, key=lambda e: e.log_total)
     weights = np.exp(envelope.log_masses - envelope.log_total)
     cumulative = np.cumsum(weights)
 
@@ -134,22 +139,6 @@ def _log_area(dim: int, root: float, length: np.ndarray) -> np.ndarray:
         return np.zeros_like(length)
     with np.errstate(divide="ignore"):
         return (dim - 1) * np.log(np.sin(root * length) / root if root else length)
-
-
-def _smaller_envelope(
-    ball: GeodesicBall,
-    distances: np.ndarray,
-    center: np.ndarray,
-    scale: float,
-    gradient_norm: Callable[[np.ndarray], np.ndarray],
-) -> _Envelope:
-    uniform = _envelope(ball, ball.center, ball.radius, 0.0, 1.0)
-    n = len(distances)
-    reach = ball.radius + float(ball.geometry.dist(ball.center, center))
-    residual = float(gradient_norm(np.asarray(center)[None])[0]) / n
-    least = _least_gradients(ball, distances, residual, reach)
-    around = _envelope(ball, center, reach, least, scale / n)
-    return min(uniform, around, key=lambda e: e.log_total)
 
 
 def _envelope(

@@ -245,14 +245,11 @@ def certified_mu(pair: RadialPair) -> float | None:
             # Next to the flat value a comparison takes over beyond epsilon = flat**2 / 2.
             flat = pair.distance / pair.scale
             mu = max(flat, mu) if mu > 0.9999 * flat else mu
-        if _affordable(pair, mu, slack) and is_gdp(pair, mu):
+        # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
+        affordable = 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
+        if _end(pair, mu) <= affordable and is_gdp(pair, mu):
             return mu
     return None
-
-
-def _affordable(pair: RadialPair, mu: float, slack: float) -> bool:
-    # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
-    return _end(pair, mu) <= 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
 
 
 def mu_floor(dim: int, distance: float) -> float:

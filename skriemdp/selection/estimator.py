@@ -263,7 +263,7 @@ class PrivateGridSearchCV(AsksForRows):
         fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
             fits,
-            2.0 * len(fits) if self.mean_runs is None else self.mean_runs,
+            runs,
             self.loss_bound,
             self.delta,
             accountant.composes(0.0, self.delta),
