@@ -35,12 +35,10 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
-    from skriemdp.privacy.event import Event
 
 
 __all__ = [
@@ -234,7 +232,7 @@ class _PrivateOptimizer(Optimizer):
         moves = dataclasses.replace(self._moves, domain=domain)
         rehearse(geometry, start, moves, self._needs_transport)
         solver = self._solver(moves, n, geometry.dim)
-        event = _event(solver, n)
+        event = solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
         check_run(solver.noise_multipliers, geometry.dim)
         public = {
             "n": n,
@@ -384,10 +382,6 @@ random_state, verbosity
     def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
         target = self._epsilon, self._delta, self._clip_norm
         return calibrated_svrg(self._sampler(dim), moves, n, *target, self._smoothness)
-
-
-def _event(solver: Solver, n: int) -> Event:
-    return solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
 
 
 def _start(geometry: Geometry, initial_point: Any) -> Any:

@@ -306,10 +306,9 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
             weights = self._weights(X, features, model.mu, groups)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
-            arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             coordinates = np.asarray(space.log_coordinates(base, points))
-            rng = streams("model")
-            weights, evidence = model.release(features(X), coordinates, rng, **arguments)
+            seen, rng = features(X), streams("model")
+            weights, evidence = model.release(seen, coordinates, rng, groups)
             self.coef_ = weights / unit
             if evidence < Evidence.HIDDEN:
                 warn_user(

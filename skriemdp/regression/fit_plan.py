@@ -84,15 +84,6 @@ class FitPlan:
     copies: int
 
 
-def _within_scale(d: int) -> float:
-    """The share of Gaussian rows within ``sqrt(d)`` standard deviations: a norm that is a scale.
-
-    A norm that holds nearly all rows is a scale of its own where a few rows lie far off, and
-    features in its units would hardly differ.
-    """
-    return float(chi2.cdf(d, d))
-
-
 def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
     n, d, geometry = facts["n"], facts["d"], facts["geometry"]
@@ -110,7 +101,9 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu, highest=_within_scale(d)),
+        # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
+        # all rows is a scale of its own where a few lie far off, and features would hardly differ.
+        RowBounds(n, d, mu, highest=float(chi2.cdf(d, d))),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):

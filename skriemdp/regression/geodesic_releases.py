@@ -319,7 +319,8 @@ class GeodesicReleases:
         if search is None:
             return self.plan.features, 0.0
         records: Any = RowRecords(Rows(X, *X.shape))
-        found = search.release(records, budget, functools.partial(streams, "features"))
+        own: Any = functools.partial(streams, "features")
+        found = search.release(records, budget, own)
         scale = np.full(X.shape[1], found.radius)
         return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
 
@@ -332,7 +333,8 @@ class GeodesicReleases:
             assert self.plan.radius is not None
             return self.plan.center, self.plan.radius, 0.0
         records = PointRecords(geometry, points)
-        found = search.release(records, budget, functools.partial(streams, "responses"))
+        own: Any = functools.partial(streams, "responses")
+        found = search.release(records, budget, own)
         warn_direction(found)
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
 

@@ -12,11 +12,15 @@ from skriemdp._dataclasses import dataclass
 __all__ = ["QuadratureError", "Window", "integrate"]
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
+# Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
 # Every fourth of the first nodes and every other one must tell the same; every eighth is a probe.
 _FIRST_NODES = 96
+# More nodes are not tried: the integral is refused.
 _MOST_NODES = 49152
+# Changes by a refinement, whose squares are the errors of the finer rule; see `integrate`.
 _CHANGE, _ROUGH_CHANGE = 2e-8, 0.03
+# How often a search may go on from a narrow peak that it had missed.
 _MOST_SEARCHES = 6
 # Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
 _STRIDE = 12

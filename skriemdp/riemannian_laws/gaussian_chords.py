@@ -20,6 +20,8 @@ __all__ = ["MOST_MU", "chord_delta", "choose_cells"]
 
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
+# Cells of a first look, and of the result: time against the looseness of chords, which falls like
+# the inverse square of their number.
 _FIRST = 36
 _CELLS = 160
 # So few do where cutting the first ones into them changes the result by less than this factor.

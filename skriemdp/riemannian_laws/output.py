@@ -369,7 +369,7 @@ class KNormGradientMechanism:
                 self.geometry, norm, n_records, center, self.scale, *drawn
             )
 
-        known = {"sensitivity": self.sensitivity.value, "sampler": sampler}
+        known: dict[str, Any] = {"sensitivity": self.sensitivity.value, "sampler": sampler}
         return noise.draw(gradient_norm, self.scale, "k-norm", rng, size, **known)
 
 

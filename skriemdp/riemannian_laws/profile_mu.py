@@ -33,6 +33,7 @@ __all__ = [
 _SCAN_FROM = 2.5
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
+# Cells of a certificate: time against how near to the supremum a mu can still be certified.
 _MOST_CELLS = 12000
 
 
@@ -72,16 +73,11 @@ def mu_at_zero(pair: RadialPair) -> float:
         return pair.distance / pair.scale
     log_half = log_half_complement(pair)
     if log_half > math.log(0.49):  # delta(0) itself is small and known with relative accuracy
-        half = 0.5 * math.exp(float(log_delta(pair, 0.0)[0]))
-        return 2.0 * _normal_quantile_above_half(half)
+        # Inverse of Phi(x) - 1/2 for small values: series of the inverse error function.
+        z = 0.5 * math.exp(float(log_delta(pair, 0.0)[0])) * math.sqrt(2.0 * math.pi)
+        z2 = z * z
+        return 2.0 * (z * (1.0 + z2 * (1.0 / 6.0 + z2 * (7.0 / 120.0 + z2 * 127.0 / 5040.0))))
     return -2.0 * float(ndtri_exp(log_half))
-
-
-def _normal_quantile_above_half(excess: float) -> float:
-    # Inverse of Phi(x) - 1/2 for small excess: series of the inverse error function.
-    z = excess * math.sqrt(2.0 * math.pi)
-    z2 = z * z
-    return z * (1.0 + z2 * (1.0 / 6.0 + z2 * (7.0 / 120.0 + z2 * 127.0 / 5040.0)))
 
 
 def _mu_of_profile(pair: RadialPair, epsilon: np.ndarray) -> np.ndarray:

@@ -27,11 +27,13 @@ from skriemdp.riemannian_laws.profile_release import (
 __all__ = ["MatrixRelease"]
 
 _ROOT_CURVATURE = math.sqrt(0.5)
+# Atoms of the plane's loss in each cell: time against their looseness.
 _POINTS = 200
 # A profile is reported at this much more than the sensitivity, all of it in the plane, where it is
 # shown to lie above every direction; cells that would need less than that are at least so wide.
 _STRETCH = 1.003
 _NARROWEST = 2e-4
+# Cells of the Gaussian loss of the line's part: as above.
 _CHORDS = 48
 # Up to this excess of mu^2 in the plane one Gaussian bound for all directions is tried first.
 _NEARLY_FLAT = 0.05

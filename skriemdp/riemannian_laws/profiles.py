@@ -375,9 +375,7 @@ def _root(excess: Callable[..., Any], start: float, top: float) -> float:
     return low if low == high else brentq(excess, low, high, xtol=1e-13, rtol=1e-14)
 
 
-def _calibrated_pure(
-    event: Callable[..., RiemannianEvent], epsilon: float, widest: float
-) -> RiemannianEvent:
+def _calibrated_pure(event: Callable[..., Any], epsilon: float, widest: float) -> RiemannianEvent:
     asked = event(min(1.0, 0.5 * widest))
     if asked.law == "laplace":
         scale = asked.sensitivity / epsilon
