@@ -90,9 +90,9 @@ def cases(n):
     curved = rng.normal(size=(n, 3))
     plane = np.column_stack([np.sin(curved[:, 0]), np.cos(curved[:, 1])])
     settings = {"coordinates": "tangent", "radius": 3.0, "epsilon": 4.0}
-    for method in ("parametric", "sufficient-statistics"):
-        model = PrivateHyperbolicRegressor(method, **settings)
-        yield f"hyperbolic regression, {method}", model, (curved, plane), of_coef
+    for mechanism in ("parametric", "sufficient-statistics"):
+        model = PrivateHyperbolicRegressor(mechanism, **settings)
+        yield f"hyperbolic regression, {mechanism}", model, (curved, plane), of_coef
     model = PrivateHyperbolicRegressor("per-query", n_queries=5, **settings)
 
     def answers(model):
@@ -115,9 +115,9 @@ def cases(n):
         yield f"risk minimisation, {name}", model, (sphere,), attribute("point_")
     ratings = sparse.random(n, 200, 0.1, format="csr", random_state=0)
     ratings.data = rng.integers(1, 6, size=ratings.nnz).astype(float)
-    for method in ("gradient", "covariance", "stochastic"):
-        model = PrivateMatrixCompletion(5, method=method, epsilon=10.0, signal_test="none")
-        yield f"completion, {method}", model, (ratings,), projector
+    for mechanism in ("gradient", "covariance", "stochastic"):
+        model = PrivateMatrixCompletion(5, mechanism=mechanism, epsilon=10.0, signal_test="none")
+        yield f"completion, {mechanism}", model, (ratings,), projector
     clients = np.arange(n) % 6
     inner = PrivateFrechetMean(Sphere(20), radius=0.6)
     for name, model in {

@@ -163,7 +163,7 @@ def utility(args):
             regret = cells[-1][0] - min(cells[0][0], cells[1][0])
             row = "  ".join(f"{m:.4f}+-{e:.4f}" for m, e in cells)
             print(
-                f"{name:8s} {epsilon:4g} | {row} | {best:.3f} | {model.subspace_method_}, "
+                f"{name:8s} {epsilon:4g} | {row} | {best:.3f} | {model.mechanism_}, "
                 f"signal {model.signal_ or 0:.2f}, regret {regret:+.4f}",
                 flush=True,
             )
@@ -297,7 +297,7 @@ def scale(args):
         print(
             f"users={n} items=10000 ratings={matrix.nnz}: {seconds:.1f} s, "
             f"{1e9 * seconds / matrix.nnz:.0f} ns per rating, data {size:.0f} MB, "
-            f"peak memory {before:.0f} -> {after:.0f} MB, {model.subspace_method_}",
+            f"peak memory {before:.0f} -> {after:.0f} MB, {model.mechanism_}",
             flush=True,
         )
 
@@ -322,7 +322,7 @@ def movielens(args):
             for options in (
                 {"rank": 0},
                 {},
-                {"rank": 5, "method": "stochastic", "signal_test": "none", "n_steps": 1000},
+                {"rank": 5, "mechanism": "stochastic", "signal_test": "none", "n_steps": 1000},
             ):
                 mean, error, _ = _error(
                     *parts, (1.0, 5.0), args.repeats, epsilon=epsilon, **options

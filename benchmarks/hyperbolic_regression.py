@@ -132,7 +132,7 @@ def table(name, X, y, radius, length, splits, repeats):
     for label, parameters in (
         ("**parametric**", {}),
         ("parametric, public base point", {"base_point": SPACE.base_point}),
-        ("sufficient statistics", {"method": "sufficient-statistics"}),
+        ("sufficient statistics", {"mechanism": "sufficient-statistics"}),
     ):
         row = sweep(X, y, splits, repeats, regressor(radius, length, **parameters))
         print_row(label, row)
@@ -151,7 +151,7 @@ def query_rows(X, y, radius, length, splits):
         return
     for unit in ("record", "label"):
         for count in (1, len(X) // 10):
-            parameters = {"method": "per-query", "privacy_unit": unit, "n_queries": count}
+            parameters = {"mechanism": "per-query", "privacy_unit": unit, "n_queries": count}
             rows = []
             for width in (length, 0.2 * length):
                 choose = one_query_each if count == 1 else regressor

@@ -22,7 +22,7 @@ train, hidden = np.where(seen, images, np.nan), np.where(seen, np.nan, images)
 # The estimator measures privately whether a subspace is worth its share of the budget, and says so.
 
 model = PrivateMatrixCompletion(bounds=(0, 1), epsilon=3.0).fit(train)
-print(f"{model.subspace_method_}, rank {model.rank_}: {model.subspace_reason_}")
+print(f"{model.mechanism_}, rank {model.rank_}: {model.subspace_reason_}")
 print(f"error on hidden pixels {-model.score(train, hidden):.3f}")
 
 # %%

@@ -33,8 +33,31 @@ def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     return plt.subplots(**kwargs)[1] if ax is None else ax
 
 
+def _unit_circle(ax: Axes, count: int, width: float) -> None:
+    """The rim of the Poincare disk."""
+    angle = np.linspace(0.0, 2.0 * np.pi, count)
+    ax.plot(np.cos(angle), np.sin(angle), color="k", lw=width)
+
+
+def _repeats(ax: Axes, epsilons: Any, values: ArrayLike, color: str, label: str) -> None:
+    """Medians of repeated fits against epsilon, and where four of five of them lie."""
+    low, middle, high = np.quantile(np.asarray(values), [0.1, 0.5, 0.9], axis=1)
+    ax.fill_between(epsilons, low, high, alpha=0.2, color=color)
+    ax.plot(epsilons, middle, "o-", color=color, label=label)
+
+
+class _OneAxes(QuietQueries):
+    """Displays of one panel."""
+
+    def _drawn(self, ax: Axes, **legend: Any) -> Self:
+        """With a legend; the display itself."""
+        ax.legend(**legend)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
 @dataclass
-class NoiseBallDisplay(QuietQueries):
+class NoiseBallDisplay(_OneAxes):
     """Where the true mean can be, given a private one, from released and public numbers.
 
     With `confidence_region`, regions that hold the population's mean: sampling and noise together.
@@ -103,9 +126,7 @@ class NoiseBallDisplay(QuietQueries):
             circle = self._flat(self._circle(self.center, self.radius))
             ax.plot(*circle.T, color="0.6", ls="--", label="public ball")
         ax.plot(*self._flat(self.mean[None]).T, "o", color="C0", label="private mean")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
     def _circle(self, point: np.ndarray, length: float) -> np.ndarray:
         angle = np.linspace(0.0, 2.0 * np.pi, 200)
@@ -128,8 +149,7 @@ class NoiseBallDisplay(QuietQueries):
             x, y, z = r * np.cos(u) * np.sin(v), r * np.sin(u) * np.sin(v), r * np.cos(v)
             ax.plot_surface(x, y, z, color="0.9", alpha=0.3, linewidth=0)
             return
-        angle = np.linspace(0.0, 2.0 * np.pi, 200)
-        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=1)
+        _unit_circle(ax, 200, 1.0)
         ax.set_aspect("equal")
         ax.axis("off")
 
@@ -180,10 +200,7 @@ class AdaGradDisplay(QuietQueries):
     def plot(self, axes: Any = None) -> Self:
         """Draw; `axes` is a sequence of one or two axes.  Returns self."""
         count = 1 if self.excess_risks is None else 2
-        if axes is None:
-            import matplotlib.pyplot as plt
-
-            axes = plt.subplots(1, count, figsize=(5 * count, 4), squeeze=False)[1][0]
+        axes = _axes(axes, ncols=count, figsize=(5 * count, 4))
         axes = tuple(np.atleast_1d(axes))[:count]
         axes[0].plot(np.arange(1, len(self.spectrum) + 1), self.spectrum, "o-", label="eigenvalues")
         if self.noise_floor is not None:
@@ -195,10 +212,7 @@ class AdaGradDisplay(QuietQueries):
         axes[0].legend()
         if count == 2:
             for number, (name, risks) in enumerate((self.excess_risks or {}).items()):
-                low, middle, high = np.quantile(np.asarray(risks), [0.1, 0.5, 0.9], axis=1)
-                color = f"C{number}"
-                axes[1].fill_between(self.epsilons, low, high, alpha=0.2, color=color)
-                axes[1].plot(self.epsilons, middle, "o-", color=color, label=name)
+                _repeats(axes[1], self.epsilons, risks, f"C{number}", name)
             for name, risk in (self.no_data or {}).items():
                 axes[1].axhline(risk, color="k", ls=":", label=name)
             axes[1].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess risk")
@@ -208,7 +222,7 @@ class AdaGradDisplay(QuietQueries):
 
 
 @dataclass
-class PoincareDiskDisplay(QuietQueries):
+class PoincareDiskDisplay(_OneAxes):
     """Hyperbolic predictions in the Poincare disk: truth, prediction, and where noise may put it.
 
     Parameters
@@ -238,13 +252,13 @@ class PoincareDiskDisplay(QuietQueries):
     names: tuple | None = None
 
     @staticmethod
-    def geodesics(starts: ArrayLike, ends: ArrayLike, steps: int = 33) -> Any:
-        """Points of the geodesics in the disk, shape ``(m, steps, 2)``."""
+    def geodesics(starts: ArrayLike, ends: ArrayLike) -> Any:
+        """Points of the geodesics in the disk, shape ``(m, 33, 2)``."""
         from skriemdp.geometry import Hyperboloid, Poincare
 
         space, disk = Hyperboloid(2), Poincare(2)
         starts, ends = read_numbers(starts, "starts"), read_numbers(ends, "ends")
-        times = np.linspace(0.0, 1.0, steps)[:, None]
+        times = np.linspace(0.0, 1.0, 33)[:, None]
         logs = space.log_coordinates(starts, ends)[:, None]
         return disk.from_hyperboloid(space.exp_coordinates(starts[:, None], times * logs))
 
@@ -256,8 +270,7 @@ class PoincareDiskDisplay(QuietQueries):
 
         disk = Poincare(2)
         ax = _axes(ax, figsize=(5, 5))
-        angle = np.linspace(0.0, 2.0 * np.pi, 257)
-        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=0.8)
+        _unit_circle(ax, 257, 0.8)
         if self.background is not None:
             background = read_numbers(self.background, "background")
             if self.edges is not None:
@@ -282,13 +295,11 @@ class PoincareDiskDisplay(QuietQueries):
             )
         ax.set(aspect="equal", xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), xticks=[], yticks=[])
         ax.set_frame_on(False)
-        ax.legend(loc="upper left", fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax, loc="upper left", fontsize="small")
 
 
 @dataclass
-class PlanDisplay:
+class PlanDisplay(_OneAxes):
     """Expected errors of a fit against epsilon, from public numbers: nothing is charged.
 
     Parameters
@@ -329,13 +340,11 @@ class PlanDisplay:
                 ax.plot(epsilons, values, style, label=name)
         unit = next((error.unit for plan in self.plans for error in plan.errors), "")
         ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel=f"expected error {unit}")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass
-class SpectrumDisplay(QuietQueries):
+class SpectrumDisplay(_OneAxes):
     """Eigenvalues of a privately released second moment beside the reach of its noise.
 
     Eigenvalues inside the shaded band cannot be told from those of the noise alone.
@@ -346,8 +355,6 @@ class SpectrumDisplay(QuietQueries):
         Released eigenvalues, decreasing.
     noise_scale : float
         Standard deviation of the noise of the matrix's entries off the diagonal.
-    truth : array-like of shape (d,), optional
-        Eigenvalues without noise, for studies; they are not private.
 
     Attributes
     ----------
@@ -356,22 +363,19 @@ class SpectrumDisplay(QuietQueries):
 
     spectrum: np.ndarray
     noise_scale: float
-    truth: np.ndarray | None = None
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, ax: Axes | None = None, *, truth: np.ndarray | None = None
-    ) -> SpectrumDisplay:
+    def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> SpectrumDisplay:
         """From a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
         if estimator.spectrum_ is None:
             raise ValueError(
                 f"mechanism={estimator.mechanism_!r} released no matrix, so there is no spectrum; "
                 "fit with mechanism='covariance' or 'refine'."
             )
-        return cls(estimator.spectrum_, estimator.spectrum_noise_scale_, truth).plot(ax)
+        return cls(estimator.spectrum_, estimator.spectrum_noise_scale_).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw both spectra and the band of the noise; returns self."""
+        """Draw the spectrum and the band of the noise; returns self."""
         ax = _axes(ax)
         spectrum = read_numbers(self.spectrum, "spectrum")
         # Largest eigenvalue of the noise alone (semicircle law), about the mean eigenvalue.
@@ -380,16 +384,12 @@ class SpectrumDisplay(QuietQueries):
         ax.axhspan(middle - edge, middle + edge, color="C0", alpha=0.15, label="reach of the noise")
         index = np.arange(1, len(spectrum) + 1)
         ax.plot(index, spectrum, "o", color="C0", label="private")
-        if self.truth is not None:
-            ax.plot(index, np.sort(self.truth)[::-1], "_", color="k", label="non-private")
         ax.set(xlabel="component", ylabel="variance")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass
-class CapturedVarianceDisplay(QuietQueries):
+class CapturedVarianceDisplay(_OneAxes):
     """Share of the variance that private components capture, against epsilon; for studies.
 
     Parameters
@@ -436,17 +436,12 @@ class CapturedVarianceDisplay(QuietQueries):
             (self.shares, "C0", "captured (median, 10-90 %)"),
             (self.released, "C1", "released statement"),
         ):
-            if values is None:
-                continue
-            low, middle, high = np.quantile(np.asarray(values), [0.1, 0.5, 0.9], axis=1)
-            ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
-            ax.plot(self.epsilons, middle, "o-", color=color, label=label)
+            if values is not None:
+                _repeats(ax, self.epsilons, values, color, label)
         if self.non_private is not None:
             ax.axhline(self.non_private, color="k", ls=":", label="non-private")
         ax.set(xscale="log", xlabel="epsilon", ylabel="share of the variance")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._drawn(ax)
 
 
 @dataclass
@@ -485,7 +480,7 @@ class CompletionDisplay(QuietQueries):
         panels += [self._curve] * (self.errors is not None)
         if not panels:
             raise ValueError(
-                "nothing to draw: this fit released no spectrum (only method='covariance' does) "
+                "nothing to draw: this fit released no spectrum (only mechanism='covariance' does) "
                 "and no errors were given."
             )
         axes = _axes(axes, ncols=len(panels), figsize=(5.5 * len(panels), 4))

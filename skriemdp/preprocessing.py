@@ -172,11 +172,45 @@ def _moved(geometry: Geometry, mean: np.ndarray, points: np.ndarray) -> np.ndarr
     return np.asarray(geometry.canonical(np.asarray(geometry.exp(base, seen))))
 
 
-def _estimator_has(name: str) -> Any:
-    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
+def asks(name: str) -> Any:
+    """Where the estimator that would answer has a method of this name."""
+    return available_if(lambda self: hasattr(self._answering, name))
 
 
-class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
+class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
+    """A meta-estimator that answers for rows, which may belong to `groups`, by what it fitted."""
+
+    __metadata_request__fit = {"groups": True}
+    __metadata_request__predict = {"groups": True}
+    __metadata_request__predict_proba = {"groups": True}
+    __metadata_request__transform = {"groups": True}
+    __metadata_request__score = {"groups": True}
+
+    @property
+    def _answering(self) -> Any:
+        """What was fitted; before a fit the estimator that will be."""
+        raise NotImplementedError
+
+    def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    @asks("predict")
+    def predict(self, X: Any, groups: Any = None) -> np.ndarray:
+        """Predictions for the rows of `X`, which belong to `groups`."""
+        return self._asked("predict", X, groups)
+
+    @asks("predict_proba")
+    def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
+        """Probabilities of the classes for the rows of `X`, which belong to `groups`."""
+        return self._asked("predict_proba", X, groups)
+
+    @asks("transform")
+    def transform(self, X: Any, groups: Any = None) -> np.ndarray:
+        """`X`, whose rows belong to `groups`, as what was fitted transforms it."""
+        return self._asked("transform", X, groups)
+
+
+class PerGroup(AsksForRows):
     """Transform each group's rows by a transformer of its own, then fit with groups as the unit.
 
     Parameters
@@ -225,10 +259,6 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """
 
     __metadata_request__fit = {"groups": True, "clients": True}
-    __metadata_request__predict = {"groups": True}
-    __metadata_request__predict_proba = {"groups": True}
-    __metadata_request__transform = {"groups": True}
-    __metadata_request__score = {"groups": True}
 
     def __init__(self, transformer: BaseEstimator, estimator: BaseEstimator):
         self.transformer = transformer
@@ -280,22 +310,11 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.privacy_spent_ = self.estimator_.privacy_spent_
         return self
 
-    @available_if(_estimator_has("predict"))
-    def predict(self, X: Any, groups: Any = None) -> np.ndarray:
-        """Predictions for the rows of `X`, which belong to `groups`."""
-        return self._asked("predict", X, groups)
+    @property
+    def _answering(self) -> Any:
+        return getattr(self, "estimator_", self.estimator)
 
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
-        """Probabilities of the classes for the rows of `X`, which belong to `groups`."""
-        return self._asked("predict_proba", X, groups)
-
-    @available_if(_estimator_has("transform"))
-    def transform(self, X: Any, groups: Any = None) -> np.ndarray:
-        """`X` as `estimator_` transforms it after each group's own transformation."""
-        return self._asked("transform", X, groups)
-
-    @available_if(_estimator_has("score"))
+    @asks("score")
     def score(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> float:
         """Score of `estimator_` on the rows of `X`, which belong to `groups`."""
         check_is_fitted(self)
@@ -304,7 +323,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self.estimator_.score(transformed, *args, **weight))
 
-    @available_if(_estimator_has("transform"))
+    @asks("transform")
     def fit_transform(
         self, X: Any, y: Any = None, groups: Any = None, clients: Any = None
     ) -> np.ndarray:

@@ -35,12 +35,10 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
-    from skriemdp.privacy.event import Event
 
 
 __all__ = [
@@ -116,7 +114,8 @@ class PerSampleProblem:
         if y is not None and len(y) != len(X):
             raise ValueError(f"data has {len(X)} records but {len(y)} labels.")
         self.manifold = manifold
-        self.geometry = as_geometry(manifold, point_shape=_point_shape(manifold, X))
+        shape = X.shape[1:] if isinstance(manifold, str) else None
+        self.geometry = as_geometry(manifold, point_shape=shape)
         explicit = gradient is not None or euclidean_gradient is not None
         per_sample = make_gradient(
             self.geometry,
@@ -131,10 +130,6 @@ class PerSampleProblem:
                 check_per_sample(function, len(X), (X, y), name)
         self.problem = CostProblem(per_sample, X, y)
         self.problem.dry_run(self.geometry.base_point)
-
-
-def _point_shape(manifold: Any, X: Any) -> Any:
-    return X.shape[1:] if isinstance(manifold, str) else None
 
 
 def _records(name: str, array: Any) -> Any:
@@ -237,7 +232,7 @@ class _PrivateOptimizer(Optimizer):
         moves = dataclasses.replace(self._moves, domain=domain)
         rehearse(geometry, start, moves, self._needs_transport)
         solver = self._solver(moves, n, geometry.dim)
-        event = _event(solver, n)
+        event = solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
         check_run(solver.noise_multipliers, geometry.dim)
         public = {
             "n": n,
@@ -255,7 +250,11 @@ class _PrivateOptimizer(Optimizer):
             facts=public,
             at=(self._epsilon, self._delta),
         )
-        streams = NoiseStreams(self._random_state, self._context(event, problem))
+        context = b""
+        if self._random_state is not None:
+            head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
+            context = repr(head).encode() + data_digest(problem.problem.X, problem.problem.y)
+        streams = NoiseStreams(self._random_state, context)
         shown = None
         if self._verbosity >= 1:
             name = type(self).__name__
@@ -281,12 +280,6 @@ class _PrivateOptimizer(Optimizer):
                 entry=entry,
             ),
         )
-
-    def _context(self, event: Event, problem: PerSampleProblem) -> bytes:
-        if self._random_state is None:
-            return b""
-        head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
-        return repr(head).encode() + data_digest(problem.problem.X, problem.problem.y)
 
 
 class PrivateGradientDescent(_PrivateOptimizer):
@@ -389,10 +382,6 @@ random_state, verbosity
     def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
         target = self._epsilon, self._delta, self._clip_norm
         return calibrated_svrg(self._sampler(dim), moves, n, *target, self._smoothness)
-
-
-def _event(solver: Solver, n: int) -> Event:
-    return solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
 
 
 def _start(geometry: Geometry, initial_point: Any) -> Any:

@@ -149,7 +149,7 @@ def _is_estimator(value: Any) -> bool:
     return hasattr(value, "fit") and hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def _walk(estimator: Any, path: str, shapes: tuple[Any, ...] = ()) -> Iterator[Step]:
+def _walk(estimator: Any, path: str) -> Iterator[Step]:
     name = type(estimator).__name__
     if hasattr(estimator, "privacy_spent_"):
         spent = estimator.privacy_spent_

@@ -385,14 +385,10 @@ def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
     """
     check_count(minimum=2, n_steps=n_steps)
     if beta is None:
-        beta = _longest_step_beta(n_steps)
+        beta = 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
     if not 1.0 < beta < math.inf:
         raise ValueError(f"beta must be above 1, got {beta!r}.")
     return math.expm1(math.log(beta) / (n_steps - 1)) / beta
-
-
-def _longest_step_beta(n_steps: int) -> float:
-    return 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
 
 
 def _minimiser(bound: Callable[[Any], Any], largest: int) -> int:

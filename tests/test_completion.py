@@ -267,10 +267,10 @@ SETTINGS = [
     {"rank": 2, "signal_test": "none"},
     {"epsilon": 0.02},
     {"rank": 2, "signal_test": "public"},
-    {"rank": 3, "method": "covariance"},
-    {"rank": 3, "method": "covariance", "signal_test": "none"},
+    {"rank": 3, "mechanism": "covariance"},
+    {"rank": 3, "mechanism": "covariance", "signal_test": "none"},
     {"epsilon": 30.0},
-    {"epsilon": 30.0, "method": "gradient"},
+    {"epsilon": 30.0, "mechanism": "gradient"},
 ]
 
 
@@ -284,8 +284,8 @@ def test_releases_add_up_to_the_event(rng, spent, settings, strong):
     charged = model.privacy_spent_.mu**2
     assert total <= charged * (1 + 1e-9)
     assert total >= 0.95 * charged  # nothing but a share or two left lying
-    assert ("Outer" in sets) == (model.subspace_method_ == "gradient")
-    assert ("Moment" in sets) == (model.subspace_method_ == "covariance")
+    assert ("Outer" in sets) == (model.mechanism_ == "gradient")
+    assert ("Moment" in sets) == (model.mechanism_ == "covariance")
     assert model.privacy_spent_.unit == "user"
     assert model.subspace_reason_
 
@@ -314,13 +314,13 @@ def test_two_instalments_are_as_good_as_one(rng):
 def test_stochastic_charges_what_its_sampler_names(rng):
     values, mask = low_rank_ratings(rng, n=400, d=15)
     model = PrivateMatrixCompletion(
-        2, method="stochastic", signal_test="none", n_steps=20, epsilon=2.0
+        2, mechanism="stochastic", signal_test="none", n_steps=20, epsilon=2.0
     ).fit(np.where(mask, values, np.nan))
     event = model.privacy_spent_.event
-    assert model.subspace_method_ == "stochastic" and model.privacy_spent_.mu is None
+    assert model.mechanism_ == "stochastic" and model.privacy_spent_.mu is None
     assert 0.5e-5 < event.delta(2.0) <= 1e-5
     with pytest.raises(ValueError, match="delta=0"):
-        PrivateMatrixCompletion(2, method="stochastic", delta=0.0).fit(values)
+        PrivateMatrixCompletion(2, mechanism="stochastic", delta=0.0).fit(values)
 
 
 # ---- the estimator -------------------------------------------------------------------------------
@@ -337,10 +337,10 @@ def fitted():
 def test_a_subspace_pays_where_there_is_one(fitted):
     model, train, rest = fitted
     plain = PrivateMatrixCompletion(0, epsilon=10.0, random_state=0).fit(train)
-    assert model.rank_ == 3 and model.subspace_method_ == "covariance"
+    assert model.rank_ == 3 and model.mechanism_ == "covariance"
     assert "reaches" in model.subspace_reason_
     assert -model.score(train, rest) < 0.6 * -plain.score(train, rest)
-    assert plain.subspace_method_ == "none" and plain.components_.shape == (0, 40)
+    assert plain.mechanism_ == "none" and plain.components_.shape == (0, 40)
 
 
 def test_no_subspace_where_there_is_none(rng):
@@ -349,15 +349,15 @@ def test_no_subspace_where_there_is_none(rng):
         np.where(rng.random(values.shape) < 0.2, values, np.nan)
     )
     assert model.rank_ == 0 or math.isinf(model.ridge_)
-    assert model.subspace_method_ == "none" and "below" in model.subspace_reason_
+    assert model.mechanism_ == "none" and "below" in model.subspace_reason_
 
 
-@pytest.mark.parametrize("method", ["gradient", "covariance"])
-def test_both_methods_find_the_subspace(rng, method):
+@pytest.mark.parametrize("mechanism", ["gradient", "covariance"])
+def test_both_mechanisms_find_the_subspace(rng, mechanism):
     values, mask = low_rank_ratings(rng)
     train = np.where(mask, values, np.nan)
-    model = PrivateMatrixCompletion(3, method=method, epsilon=10.0, random_state=1).fit(train)
-    assert model.subspace_method_ == method
+    model = PrivateMatrixCompletion(3, mechanism=mechanism, epsilon=10.0, random_state=1).fit(train)
+    assert model.mechanism_ == mechanism
     assert -model.score(train, np.where(mask, np.nan, values)) < 0.45
     assert model.components_ @ model.components_.T == pytest.approx(np.eye(3), abs=1e-9)
 
@@ -463,7 +463,7 @@ def test_pickles_hold_no_user(fitted):
         ({"rank": 8}, "rank=8"),
         ({"rank": -1}, "rank"),
         ({"rank": "best"}, "rank"),
-        ({"method": "svd"}, "method"),
+        ({"mechanism": "svd"}, "mechanism"),
         ({"signal_test": True}, "signal_test"),
         ({"n_steps": 0}, "n_steps"),
         ({"delta": 0.0}, "delta=0"),
@@ -645,7 +645,7 @@ def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
 
         monkeypatch.setattr(noise, "draw", halved)
     matrix = random_ratings(rng, n=n, d=d, observed=0.5)
-    plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, method="none")
+    plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, mechanism="none")
     monkeypatch.setattr(completion_release, "typical_count", lambda *given: 2.0 * d)
     kept, effects = [], ItemEffects.effects
     monkeypatch.setattr(
@@ -686,9 +686,9 @@ def draws_of(matrix, **settings):
 
 
 EXACT: list[dict] = [
-    {"method": "none", "epsilon": 5.0},
-    {"rank": 3, "method": "gradient", "epsilon": 60.0, "n_steps": 4},
-    {"rank": 3, "method": "covariance", "signal_test": "none", "epsilon": 20.0},
+    {"mechanism": "none", "epsilon": 5.0},
+    {"rank": 3, "mechanism": "gradient", "epsilon": 60.0, "n_steps": 4},
+    {"rank": 3, "mechanism": "covariance", "signal_test": "none", "epsilon": 20.0},
     {"epsilon": 0.001},
 ]
 
@@ -706,7 +706,7 @@ def test_integers_do_not_depend_on_the_order_of_the_rows(rng, settings):
         assert all((a == b).all() for a, b in zip(first, again, strict=True))
         assert np.array_equal(model.item_effects_, other.item_effects_)
         assert np.array_equal(model.components_, other.components_)
-    assert model.subspace_method_ == settings.get("method", "none")
+    assert model.mechanism_ == settings.get("mechanism", "none")
 
 
 def test_what_a_user_computes_does_not_depend_on_company(rng):
@@ -796,7 +796,7 @@ def test_where_items_are_noise_the_level_is_all(rng, recording_accountant):
         ).fit(X)
     assert len(recording_accountant.spends) == 1
     assert not model.item_effects_.any() and model.rank_ == 0
-    assert model.subspace_method_ == "none" and "level only" in model.subspace_reason_
+    assert model.mechanism_ == "none" and "level only" in model.subspace_reason_
     assert abs(model.level_ - 4.0) < 0.5
     assert np.isfinite(model.predict(X[:3])).all()
     assert overall_level(observed_matrix(X) * 0.0, 1e-6, NoiseStreams(0)("x")) == pytest.approx(

@@ -196,7 +196,10 @@ def test_sampled_fits_cost_less_for_less(kind):
             PrivateNoisyAdaGrad(batch_size=200, subspace=np.eye(4)[:, :3], fit_intercept=False),
             {"n": 2000, "p": 4, "classes": np.arange(2), "sparse": False},
         ),
-        (PrivateMatrixCompletion(bounds=(1, 5), method="stochastic", rank=2), {"n": 500, "d": 30}),
+        (
+            PrivateMatrixCompletion(bounds=(1, 5), mechanism="stochastic", rank=2),
+            {"n": 500, "d": 30},
+        ),
     ]
     for model, facts in models:
         plan = planner(model, facts)

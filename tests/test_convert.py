@@ -593,11 +593,11 @@ def test_other_manifolds_hold_no_components(manifold, k, cure, mechanism, record
     assert recording_accountant.spends == []
 
 
-@pytest.mark.parametrize("method", ["parametric", "sufficient-statistics"])
-def test_responses_are_points_of_pymanopts_ball(method):
+@pytest.mark.parametrize("mechanism", ["parametric", "sufficient-statistics"])
+def test_responses_are_points_of_pymanopts_ball(mechanism):
     ball = pm.PoincareBall(2)
     y = 0.3 * np.tanh(ROWS[:, :2])
-    regressor = PrivateHyperbolicRegressor(method, n_frequencies=4, epsilon=5.0)
+    regressor = PrivateHyperbolicRegressor(mechanism, n_frequencies=4, epsilon=5.0)
     named = {"coordinates": "poincare"}
     model = same_fit(regressor, (ROWS, y), by_name=named, manifold=ball)
     predicted = model.predict(ROWS[:5])

@@ -183,7 +183,7 @@ def low_bits(monkeypatch, fit, *data, least=64):
         patch.setattr(noise, "draw", watched)
         while counts.sum() < least:
             done = fit.set_params(accountant=PrivacyAccountant()).fit(*data)
-            if getattr(done, "method", "") == "per-query":
+            if getattr(done, "mechanism", "") == "per-query":
                 done.predict(np.zeros((1, 3)))
     return counts
 
@@ -218,10 +218,10 @@ def attacked_fits():
     yield "linear model", PrivateNoisyAdaGrad(**linear), far, (labels,)
     yield "linear batches", PrivateNoisyAdaGrad(**linear, batch_size=10), far, (labels,)
     plane = 0.3 * rows[:, :2]
-    for method in ("parametric", "sufficient-statistics", "per-query"):
-        steps = {"n_steps": 2} if method != "sufficient-statistics" else {}
-        model = PrivateHyperbolicRegressor(method, n_frequencies=4, **steps)
-        yield f"regression {method}", model, far, (plane,)
+    for mechanism in ("parametric", "sufficient-statistics", "per-query"):
+        steps = {"n_steps": 2} if mechanism != "sufficient-statistics" else {}
+        model = PrivateHyperbolicRegressor(mechanism, n_frequencies=4, **steps)
+        yield f"regression {mechanism}", model, far, (plane,)
     yield "geodesics", PrivateGeodesicRegressor(radius=1.0), ball, (0.3 * rows,)
     erm = {"n_steps": 4, "start": [0.0, 0.0, 0.0]}
     batch = erm | {"batch_size": 10}
@@ -236,9 +236,9 @@ def attacked_fits():
     ratings = rng.integers(1, 6, size=(30, 12)) * (rng.random((30, 12)) < 0.5)
     other = changed(ratings, np.r_[5, 1, 5, 1, np.zeros(8)])[0]
     ratings = sparse.csr_array(ratings.astype(float)), sparse.csr_array(other)
-    for method in ("gradient", "covariance", "stochastic"):
-        model = PrivateMatrixCompletion(2, method=method, epsilon=20.0, n_steps=5)
-        yield f"completion {method}", model, ratings, ()
+    for mechanism in ("gradient", "covariance", "stochastic"):
+        model = PrivateMatrixCompletion(2, mechanism=mechanism, epsilon=20.0, n_steps=5)
+        yield f"completion {mechanism}", model, ratings, ()
     clients, inner = np.arange(30) % 3, PrivateFrechetMean(radius=1.0)
     for name, way in {
         "steps": {},

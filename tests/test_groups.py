@@ -198,7 +198,7 @@ def doors(accountant):
 
     def complete(users):
         R = from_frame({"user": users} | table, **names)[0]
-        return PrivateMatrixCompletion(method="none", accountant=accountant).fit(R)
+        return PrivateMatrixCompletion(mechanism="none", accountant=accountant).fit(R)
 
     per_group = PerGroup(StandardScaler(with_std=False), mean)
     search = PrivateGridSearchCV(

@@ -121,7 +121,7 @@ ESTIMATORS = [
     PrivatePrincipalEigenvector(delta=0.0),
     PrivateMatrixCompletion(),
     PrivateMatrixCompletion(rank=1, signal_test="none"),
-    PrivateMatrixCompletion(method="stochastic", rank=1, signal_test="none", n_steps=5),
+    PrivateMatrixCompletion(mechanism="stochastic", rank=1, signal_test="none", n_steps=5),
     PrivateGeodesicRegressor(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics", coordinates="lorentz"),

@@ -320,7 +320,7 @@ REFUSED = [
     (PrivatePrincipalEigenvector(mechanism="covariance"), WIDE, "60000"),
     (PrivatePrincipalEigenvector(delta=0.0), WIDE, "60000"),
     (PrivateMatrixCompletion(rank=50_000), WIDE, "rank=50000"),
-    (PrivateMatrixCompletion(rank=2, method="covariance"), WIDE, "60000"),
+    (PrivateMatrixCompletion(rank=2, mechanism="covariance"), WIDE, "60000"),
     (PrivateNoisyAdaGrad(public_X=WIDE), WIDE, "public_X"),
     *(
         (estimator, broken(part, value, place), "broken sparse")

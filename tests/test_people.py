@@ -74,9 +74,9 @@ MODELS = {
         base_point="private", feature_scale="private"
     ),
     "regression by moments": clone(REGRESSION).set_params(
-        method="sufficient-statistics", ridge=10.0
+        mechanism="sufficient-statistics", ridge=10.0
     ),
-    "regression by query": clone(REGRESSION).set_params(method="per-query", n_queries=3),
+    "regression by query": clone(REGRESSION).set_params(mechanism="per-query", n_queries=3),
 }
 
 
@@ -89,7 +89,7 @@ def people(rng, most):
 
 
 def released(model):
-    if getattr(model, "method", "") == "per-query":
+    if getattr(model, "mechanism", "") == "per-query":
         return model.predict(np.array([[0.1, 0.2], [0.3, -0.1]]))
     for name in ("components_", "coef_", "mean_", "means_", "point_"):
         if hasattr(model, name):

@@ -36,7 +36,7 @@ from skriemdp.regression.prediction_releases import (
 from skriemdp.regression.scores import frechet_variation
 from skriemdp.regression.wrapped_releases import WrappedModel, geodesic_gradients
 
-METHODS = ("parametric", "sufficient-statistics", "per-query")
+MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")
 
 
@@ -161,11 +161,11 @@ def test_rules_read_public_numbers_only(epsilon):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("method", METHODS)
-def test_one_fit_costs_exactly_what_was_asked(method, unit, recording_accountant):
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_one_fit_costs_exactly_what_was_asked(mechanism, unit, recording_accountant):
     X, y = tree()
     settings = {"accountant": recording_accountant, "random_state": None}
-    fitted = model(method=method, privacy_unit=unit, **settings).fit(X, y)
+    fitted = model(mechanism=mechanism, privacy_unit=unit, **settings).fit(X, y)
     (event,) = recording_accountant.spends
     assert event.mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-12)
     assert event.delta(1.0) <= 1e-5 * (1 + 1e-9)
@@ -191,7 +191,7 @@ def test_predictions_are_free_and_unlimited(tmp_path):
 def test_per_query_answers_what_it_declared_and_no_more(unit, recording_accountant):
     X, y = tree()
     fitted = model(
-        method="per-query", privacy_unit=unit, n_queries=7, accountant=recording_accountant
+        mechanism="per-query", privacy_unit=unit, n_queries=7, accountant=recording_accountant
     ).fit(X, y)
     first = fitted.predict(X[:5])
     np.testing.assert_array_equal(fitted.predict(X[:5]), first)  # repeated: stored answers
@@ -209,7 +209,12 @@ def test_per_query_answers_what_it_declared_and_no_more(unit, recording_accounta
 @pytest.mark.parametrize("seed", [0, None])
 def test_an_interrupted_query_can_be_asked_again(unit, seed, monkeypatch):
     X, y = tree()
-    settings = {"method": "per-query", "privacy_unit": unit, "random_state": seed, "n_queries": 3}
+    settings = {
+        "mechanism": "per-query",
+        "privacy_unit": unit,
+        "random_state": seed,
+        "n_queries": 3,
+    }
     fitted, whole = model(**settings).fit(X, y), model(**settings).fit(X, y)
     draw, drawn, interrupts = noise.draw, [], [1, 1]
 
@@ -241,7 +246,7 @@ def test_an_interrupted_query_can_be_asked_again(unit, seed, monkeypatch):
 
 def test_copies_of_a_per_query_model_hold_no_records():
     X, y = tree()
-    fitted = model(method="per-query", n_queries=10).fit(X, y)
+    fitted = model(mechanism="per-query", n_queries=10).fit(X, y)
     answers = fitted.predict(X[:3])
     blob = pickle.dumps(fitted)
     labels = Hyperboloid(2).exp_coordinates(
@@ -256,9 +261,9 @@ def test_copies_of_a_per_query_model_hold_no_records():
     assert fitted.n_queries_left_ == 7
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("curvature", [-1.0, -0.25])
-def test_layouts_agree(method, curvature):
+def test_layouts_agree(mechanism, curvature):
     X, y = tree()
     y = y / np.sqrt(-curvature)
     space = Hyperboloid(2, curvature)
@@ -269,7 +274,9 @@ def test_layouts_agree(method, curvature):
     }
     points = {}
     for coordinates, labels in layouts.items():
-        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=9.0)
+        fitted = model(
+            mechanism=mechanism, coordinates=coordinates, curvature=curvature, radius=9.0
+        )
         # The same noise for inputs that differ by rounding.
         fitted._noise_context = lambda data, plan: b"shared"
         predicted = fitted.fit(X, labels).predict(X[:20])
@@ -284,25 +291,25 @@ def test_layouts_agree(method, curvature):
         assert space.dist(predicted, points["lorentz"]).max() < 1e-5
 
 
-@pytest.mark.parametrize("method", METHODS[:2])
-def test_curvature_only_rescales(method):
+@pytest.mark.parametrize("mechanism", MECHANISMS[:2])
+def test_curvature_only_rescales(mechanism):
     X, y = tree()
     results = []
     for curvature in (-1.0, -0.25):
-        fitted = model(method=method, curvature=curvature, radius=6.0 / np.sqrt(-curvature))
+        fitted = model(mechanism=mechanism, curvature=curvature, radius=6.0 / np.sqrt(-curvature))
         fitted._noise_context = lambda data, plan: b"shared"
         results.append(fitted.fit(X, y / np.sqrt(-curvature)).predict(X) * np.sqrt(-curvature))
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_predictions_and_labels_stay_in_the_ball(method):
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_predictions_and_labels_stay_in_the_ball(mechanism):
     X, y = tree()
-    fitted = model(method=method, radius=1.0, epsilon=0.05).fit(X, y)
+    fitted = model(mechanism=mechanism, radius=1.0, epsilon=0.05).fit(X, y)
     ball = GeodesicBall(Hyperboloid(2), None, 1.0 + 1e-9)
     assert ball.contains(fitted.predict(X[:20])).all()
     inside = GeodesicBall(Hyperboloid(2), None, 1.0).project(y)
-    again = model(method=method, radius=1.0, epsilon=0.05)
+    again = model(mechanism=mechanism, radius=1.0, epsilon=0.05)
     again._noise_context = fitted._noise_context = lambda data, plan: b"shared"
     fitted.fit(X, y)
     again.fit(X, inside)
@@ -358,7 +365,7 @@ def test_works_in_pipelines_searches_and_cross_validation():
     ).fit(X, y)
     assert search.predict(X).shape == y.shape
     assert cross_val_predict(steps, X, y, cv=KFold(2)).shape == y.shape
-    queried = model(method="per-query", n_queries=100)
+    queried = model(mechanism="per-query", n_queries=100)
     assert cross_val_predict(queried, X, y, cv=KFold(2)).shape == y.shape
 
 
@@ -400,7 +407,7 @@ def test_the_base_point_follows_the_labels():
 
 
 BAD = [
-    ({"method": "magic"}, "method"),
+    ({"mechanism": "magic"}, "mechanism"),
     ({"privacy_unit": "user"}, "privacy_unit"),
     ({"coordinates": "klein"}, "coordinates"),
     ({"curvature": 1.0}, "curvature"),
@@ -413,7 +420,7 @@ BAD = [
     ({"n_frequencies": 0}, "n_frequencies"),
     ({"n_steps": 0}, "n_steps"),
     ({"clip_norm": np.inf}, "clip_norm"),
-    ({"method": "per-query", "n_queries": 0}, "n_queries"),
+    ({"mechanism": "per-query", "n_queries": 0}, "n_queries"),
     ({"public_seed": -1}, "public_seed"),
     ({"delta": 0.0}, "delta"),
 ]
@@ -502,7 +509,7 @@ def weaker_integers(scale):
     )
 
 
-def audited_model(method, unit, scale, trials=700):
+def audited_model(mechanism, unit, scale, trials=700):
     """Lower bound of mu of the model that an estimator plans, run on near-worst neighbours."""
     rng = np.random.default_rng(11)
     X = np.zeros((5, 2))
@@ -511,14 +518,14 @@ def audited_model(method, unit, scale, trials=700):
     other_y = y.copy()
     other_y[0] = [-9.0, 0.0]
     estimator = PrivateHyperbolicRegressor(
-        method,
+        mechanism,
         privacy_unit=unit,
         base_point=[0.0, 0.0],
         feature_scale=1.0,
         n_steps=1,
         n_frequencies=4,
         n_queries=1,
-        ridge=1e4 if method == "sufficient-statistics" else None,  # the output is linear then
+        ridge=1e4 if mechanism == "sufficient-statistics" else None,  # the output is linear then
         epsilon=8.0,
     )
     outputs, weaker = [], weaker_integers(scale)
@@ -530,7 +537,7 @@ def audited_model(method, unit, scale, trials=700):
         for _ in range(trials):
             with weaker, whole:
                 estimator._release(arrays, plan, WeakerStreams(rng, scale))
-                if method == "per-query":
+                if mechanism == "per-query":
                     outputs.append(estimator.predict(X[:1]).ravel())
                 else:
                     outputs.append(estimator.coef_.ravel())
@@ -578,16 +585,16 @@ def audited_base_point(scale, trials=600):
     return audit_scores(*scores, confidence=1 - 1e-7).mu, base.event.mu
 
 
-AUDITS = [(method, unit) for method in METHODS for unit in UNITS]
+AUDITS = [(mechanism, unit) for mechanism in MECHANISMS for unit in UNITS]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "unit"), AUDITS)
-def test_audit_of_the_model(method, unit):
+@pytest.mark.parametrize(("mechanism", "unit"), AUDITS)
+def test_audit_of_the_model(mechanism, unit):
     # False alarm at most 1e-7 each.
-    found, claimed = audited_model(method, unit, 1.0)
+    found, claimed = audited_model(mechanism, unit, 1.0)
     assert 0.3 * claimed < found <= claimed
-    found, claimed = audited_model(method, unit, 0.5)
+    found, claimed = audited_model(mechanism, unit, 0.5)
     assert found > claimed
 
 
@@ -604,11 +611,11 @@ def test_audit_of_the_base_point():
 
 
 def test_a_tree_is_a_set_of_points_of_the_hyperboloid():
-    X, y = make_tree(100, dim=3, n_extra=0)
-    assert X.shape == (100, 3)
+    X, y = make_tree(100, dim=3)
+    assert X.shape == (100, 6)
     assert Hyperboloid(3).belongs(y).all()
-    np.testing.assert_array_equal(make_tree(100, dim=3, n_extra=0)[1], y)
-    assert not np.array_equal(make_tree(100, dim=3, n_extra=0, public_seed=1)[1], y)
+    np.testing.assert_array_equal(make_tree(100, dim=3)[1], y)
+    assert not np.array_equal(make_tree(100, dim=3, public_seed=1)[1], y)
 
 
 def test_embeddings_put_ancestors_near(tmp_path):
@@ -686,8 +693,8 @@ def test_answers_in_features_of_any_unit_are_no_worse_than_no_answers_by_much(un
     assert np.mean(scores) > -1.0
 
 
-@pytest.mark.parametrize("method", ["parametric", "sufficient-statistics"])
-def test_a_fit_without_signal_warns_and_one_with_signal_does_not(method):
+@pytest.mark.parametrize("mechanism", ["parametric", "sufficient-statistics"])
+def test_a_fit_without_signal_warns_and_one_with_signal_does_not(mechanism):
     rng = np.random.default_rng(0)
     X, noise = rng.normal(size=(3000, 3)), 0.3 * rng.normal(size=(3000, 2))
     said = {"blind": 0, "seeing": 0}
@@ -695,7 +702,7 @@ def test_a_fit_without_signal_warns_and_one_with_signal_does_not(method):
         for kind, y in (("blind", noise), ("seeing", np.tanh(X[:, :2]) + noise)):
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                PrivateHyperbolicRegressor(method, radius=2.0, random_state=seed).fit(X, y)
+                PrivateHyperbolicRegressor(mechanism, radius=2.0, random_state=seed).fit(X, y)
             said[kind] += any("no better than its base point" in str(w.message) for w in seen)
     assert said["blind"] >= 3 and said["seeing"] == 0
 

@@ -170,7 +170,7 @@ def one_query(query, repeats, rng):
     return regressor(
         query,
         repeats,
-        method="per-query",
+        mechanism="per-query",
         privacy_unit="label",
         n_queries=1,
         feature_scale=1.0,  # the published width is in units of the eigenmaps

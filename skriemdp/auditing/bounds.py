@@ -110,14 +110,13 @@ def audit_scores(
             f"{scores.shape} and {scores_neighbour.shape}."
         )
     half, other = (int(tuning_share * len(s)) for s in (scores, scores_neighbour))
-    counted = min(len(scores) - half, len(scores_neighbour) - other)
-    check_count(minimum=10, trials=min(half, other, counted))
+    counts = len(scores) - half, len(scores_neighbour) - other
+    check_count(minimum=10, trials=min(half, other, *counts))
     # A union bound over the two Clopper-Pearson intervals of one threshold.
     error = (1.0 - confidence) / 2.0
     candidates = np.quantile(
         np.concatenate([scores[:half], scores_neighbour[:other]]), np.linspace(0.005, 0.995, 199)
     )
-    counts = len(scores) - half, len(scores_neighbour) - other
     # What each threshold promises: the bounds of as many hits among the runs that will be counted.
     # Far out few runs promise much by chance, so the rates are first moved to their own bounds.
     promised = []
@@ -140,7 +139,7 @@ def audit_scores(
         epsilon_gdp=gaussian_epsilon(mu, delta) if mu > 0 and delta > 0 else 0.0,
         delta=float(delta),
         confidence=float(confidence),
-        trials=counted,
+        trials=min(counts),
     )
 
 

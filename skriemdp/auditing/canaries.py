@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 
 from skriemdp._arrays import ManifoldLike
 from skriemdp._dataclasses import dataclass
@@ -18,7 +19,7 @@ from skriemdp.completion.estimator import PrivateMatrixCompletion
 from skriemdp.core.manifold_input import public_point
 from skriemdp.erm.estimator import PrivateRiemannianERM
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
+from skriemdp.geometry import Hyperboloid, as_geometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
@@ -28,7 +29,7 @@ from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.pca.problem import STEP_SIZE
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
-from skriemdp.regression.layouts import label_space
+from skriemdp.regression.layouts import label_space, layout
 from skriemdp.selection import PrivateGridSearchCV
 
 if TYPE_CHECKING:
@@ -154,6 +155,23 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
     return np.array(geometry.exp_coordinates(center, spread))
 
 
+def _at_an_end(
+    estimator: Any, n: int, others: np.ndarray | None = None, first: float = -1.0
+) -> tuple[Geometry, np.ndarray, np.ndarray, np.ndarray]:
+    """The first of n records beyond one end of the estimator's ball, and the same at the other end.
+
+    Geometry, centre, records, and the other record; the others rest at `others`, by default at the
+    centre.
+    """
+    geometry = _geometry(estimator.manifold)
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
+    far = first * _outside(geometry, 1.0 if radius is None else float(radius))
+    ends = _on_axis(geometry, center, [far, -far])
+    points = _resting(geometry, center, radius, n) if others is None else others
+    points[0] = ends[0]
+    return geometry, center, points, ends[1]
+
+
 @worst_case_neighbours.register
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
     public = _given(estimator.radius, "private") is not None
@@ -187,13 +205,8 @@ def _opposite_ends(
     much as in flat space.
     """
     check_count(minimum=2, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [-far, far])
-    points = _resting(geometry, center, radius, n) if resting is None else resting
-    points[0] = ends[0]
-    rows, other = _swapped(points, ends[1])
+    geometry, center, points, record = _at_an_end(estimator, n, resting)
+    rows, other = _swapped(points, record)
 
     def score(model: Any) -> float:
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
@@ -264,14 +277,9 @@ def _exponent(model: PrivateFrechetMean) -> float:
 @worst_case_neighbours.register
 def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [far, -far])
-    points = _resting(geometry, center, radius, n)
-    points[0] = ends[0]
+    geometry, _, points, record = _at_an_end(estimator, n, first=1.0)
     classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
-    X, Z = _swapped(points, ends[1])
+    X, Z = _swapped(points, record)
     y, z = _swapped(np.resize(classes[:2], n), classes[1])
 
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
@@ -385,16 +393,11 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
     far = 1.2 * float(estimator.radius)
     labels = np.zeros((n, geometry.dim))
     labels[:, 0] = np.resize([-far, far], n)
-    column = 0
-    if coordinates == "lorentz":
-        labels, column = _on_axis(geometry, geometry.base_point, labels[:, 0]), 1
-    elif coordinates == "poincare":
-        ball = Poincare(geometry.dim, geometry.curvature)
-        labels = _on_axis(ball, ball.base_point, labels[:, 0])
+    labels, column = layout(labels, coordinates, geometry, False), int(coordinates == "lorentz")
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]
-    if estimator.method == "per-query":
+    if estimator.mechanism == "per-query":
         # Distinct rows, all as good as the same.
         queries = 1e-15 * np.arange(estimator.n_queries)[:, None] * np.ones((1, 2))
 
@@ -407,13 +410,8 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
 @worst_case_neighbours.register
 def _geodesic(estimator: PrivateGeodesicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "private")
-    far = _outside(geometry, 1.0 if radius is None else float(radius))
-    ends = _on_axis(geometry, center, [-far, far])
-    points = _resting(geometry, center, radius, n)
-    points[0] = ends[0]
-    y, z = _swapped(points, ends[1])
+    geometry, center, points, record = _at_an_end(estimator, n)
+    y, z = _swapped(points, record)
     # Features as long as they may be: their products with the response differ most.
     X = np.zeros((n, 2))
     scale = _given(estimator.feature_scale, "private")
@@ -538,7 +536,7 @@ def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
 @worst_case_neighbours.register
 def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
     inner = clone(estimator.estimator)
-    inner = inner.set_params(**_first_candidate(estimator.param_grid))
+    inner = inner.set_params(**next(iter(ParameterGrid(estimator.param_grid))))
     pair = worst_case_neighbours(inner, n)
     # The record that changes has to train; who trains is public.
     (trains, _), _ = estimator._split(np.arange(n), None)
@@ -551,8 +549,3 @@ def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
         return pair.score(model.best_estimator_) if model.best_estimator_ is not None else 0.0
 
     return Neighbours(data, neighbour, score)
-
-
-def _first_candidate(grid: Any) -> dict[str, Any]:
-    grid = grid if isinstance(grid, dict) else grid[0]
-    return {name: values[0] for name, values in grid.items()}

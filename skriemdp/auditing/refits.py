@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -16,10 +16,10 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.auditing.bounds import AuditResult, audit_scores
 from skriemdp.auditing.canaries import Neighbours, worst_case_neighbours
+from skriemdp.selection.parts import Uncharged
 
 if TYPE_CHECKING:
     from skriemdp.mean.estimator import PrivateFrechetMean
-    from skriemdp.privacy.event import Event
 
 
 __all__ = ["EstimatorAudit", "audit_estimator"]
@@ -66,25 +66,6 @@ class EstimatorAudit:
     def refuted(self) -> bool:
         """Whether the statement is false (wrongly so with probability ``1 - confidence``)."""
         return self.audited > self.stated
-
-
-class _NoLedger:
-    """Charges nothing: the records of an audit are made up, or public.
-
-    What it protects is what the ledger of `estimator` does.
-    """
-
-    def __init__(self, estimator: Any) -> None:
-        self.unit = getattr(getattr(estimator, "accountant", None), "unit", None)
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def composes(self, epsilon: float, delta: float) -> bool:
-        return False
-
-    def spend(self, event: Event, **details: Any) -> None:
-        return None
 
 
 def _scores(
@@ -158,7 +139,9 @@ def audit_estimator(
                 "nothing."
             )
     pair = worst_case_neighbours(estimator) if neighbours is None else neighbours
-    model = clone(estimator).set_params(accountant=_NoLedger(estimator))
+    # The records are made up, or public; what is protected is what the estimator's ledger does.
+    unit = getattr(getattr(estimator, "accountant", None), "unit", None)
+    model = clone(estimator).set_params(accountant=Uncharged(unit))
     spent = _scores(model, pair.data, lambda fitted: fitted.privacy_spent_, 1)[0]
     gaussian = spent.event.mu is not None
     if delta is None:

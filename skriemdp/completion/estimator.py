@@ -17,6 +17,7 @@ from skriemdp._quiet import checked_format, quietly, read_array, read_records
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._validation import check_count, check_option, shown
 from skriemdp.completion.local_factors import local_coordinates
+from skriemdp.completion.problem import with_data
 from skriemdp.completion.releases import (
     STOCHASTIC_BATCHES,
     STOCHASTIC_STEPS,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateMatrixCompletion"]
 
-METHODS = ("auto", "gradient", "covariance", "stochastic", "none")
+MECHANISMS = ("auto", "gradient", "covariance", "stochastic", "none")
 TESTS = ("paid", "public", "none")
 # Share of each row that `score` hides from the local fit when it is given no other ratings.
 _HIDDEN_SHARE = 0.2
@@ -60,7 +61,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         rows are dense.
     bounds : tuple of float, default=(1, 5)
         Public least and largest rating.  Ratings outside are clipped, silently.
-    method : {"auto", "gradient", "covariance", "stochastic", "none"}, default="auto"
+    mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}, default="auto"
         How the subspace is released.  "gradient": DP-RGD on the Grassmann manifold, every user's
         gradient clipped.  "covariance": leading eigenvectors of the noisy hollow second moment of
         the normalised residual rows; no steps, but d x d memory.
@@ -99,7 +100,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     ridge_ : float
         Penalty of local factors, by a private vote of the users; infinite where they, or the signal
         test, left the subspace unused.
-    subspace_method_ : str
+    mechanism_ : str
         "gradient", "covariance", "stochastic" or "none".
     subspace_reason_ : str
         Why, with the numbers that decided.
@@ -151,7 +152,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         rank: int | Literal["auto"] = "auto",
         bounds: tuple[float, float] = (1, 5),
         *,
-        method: Literal["auto", "gradient", "covariance", "stochastic", "none"] = "auto",
+        mechanism: Literal["auto", "gradient", "covariance", "stochastic", "none"] = "auto",
         manifold: ManifoldLike | None = None,
         signal_test: Literal["paid", "public", "none"] = "paid",
         n_steps: int | None = None,
@@ -163,7 +164,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     ) -> None:
         self.rank = rank
         self.bounds = bounds
-        self.method = method
+        self.mechanism = mechanism
         self.manifold = manifold
         self.signal_test = signal_test
         self.n_steps = n_steps
@@ -240,7 +241,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if wanted.shape != matrix.shape:
             raise ValueError(f"wanted has shape {wanted.shape}, X has {matrix.shape}.")
         values = self._entries(matrix, wanted)
-        return sparse.csr_array((values, wanted.indices, wanted.indptr), shape=wanted.shape)
+        return with_data(wanted, values)
 
     def recommend(self, X: Any, k: int = 10) -> np.ndarray:
         """The `k` unrated items with the highest predictions of each user, best first.
@@ -323,8 +324,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         centre, half = _scale(self.bounds_)
         effects = self.level_ + self.item_effects_
         values = (matrix.data - effects[matrix.indices]) / half
-        scaled = sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
-        return half * local_coordinates(scaled, self.components_.T, self.ridge_)
+        return half * local_coordinates(with_data(matrix, values), self.components_.T, self.ridge_)
 
     def _entries(self, matrix: sparse.csr_array, wanted: sparse.csr_array) -> np.ndarray:
         """Predictions of the stored entries of `wanted`."""
@@ -358,11 +358,11 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _plan(self, facts: dict[str, int], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
-        check_option(METHODS, method=self.method)
+        check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(TESTS, signal_test=self.signal_test)
         if self.delta == 0:
             raise ValueError(
-                "delta=0 asks for pure differential privacy, which no method here gives; use a "
+                "delta=0 asks for pure differential privacy, which no mechanism here gives; use a "
                 "delta well below 1/n."
             )
         warn_large_delta(self.delta, n)
@@ -370,38 +370,38 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         rank = self._public_rank(d)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
-        method = "none" if rank == 0 or d < 3 else self.method
+        mechanism = "none" if rank == 0 or d < 3 else self.mechanism
         plan = CompletionPlan(
             mu=gaussian_mu(self.epsilon, self.delta),
             n=n,
             d=d,
             bounds=bounds,
             rank=rank,
-            method=method,
+            mechanism=mechanism,
             test=self.signal_test,
             n_steps=self.n_steps,
             public_seed=self.public_seed,
         )
-        work = self._work(n, d, 8 if rank is None else rank, method)
+        work = self._work(n, d, 8 if rank is None else rank, mechanism)
         work.check()
-        if method == "stochastic":
+        if mechanism == "stochastic":
             plan = self._stochastic(plan)
         plan.check(float(self.epsilon), float(self.delta))
         public = {"n": n, "n_items": d, "bounds": bounds}
         event, planned = plan.event, plan.releases
         return Plan(event, plan, public, unit="user", work=work, releases=planned)
 
-    def _work(self, n: int, d: int, rank: int, method: str) -> Work:
+    def _work(self, n: int, d: int, rank: int, mechanism: str) -> Work:
         # Products of pairs of columns in a step, and the factors of all users.
         entries = 3.0 * d * (rank + 1) * (rank + 2) + 4.0 * n * (rank + 1)
         cause = f"rank={rank}"
-        if method == "covariance":
+        if mechanism == "covariance":
             entries += 4.0 * d * d
-            cause = f"the {d} x {d} matrix of method='covariance'; 'gradient' forms none"
+            cause = f"the {d} x {d} matrix of mechanism='covariance'; 'gradient' forms none"
         return Work(8.0 * entries, 1 if self.n_steps is None else self.n_steps, cause)
 
     def _gaussian_choice(self) -> str:
-        return "method='auto'"
+        return "mechanism='auto'"
 
     def _public_rank(self, d: int) -> int | None:
         if self.manifold is not None:
@@ -465,7 +465,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             self.components_ = model.subspace.T.copy()
         self.rank_ = len(self.components_)
         self.ridge_ = model.ridge
-        self.subspace_method_ = model.method
+        self.mechanism_ = model.mechanism
         self.subspace_reason_ = model.reason
         self.signal_ = model.signal
         self.typical_count_ = model.typical_count
@@ -525,6 +525,4 @@ def _scale(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 def _clipped(matrix: sparse.csr_array, bounds: tuple[float, float]) -> sparse.csr_array:
-    return sparse.csr_array(
-        (np.clip(matrix.data, *bounds), matrix.indices, matrix.indptr), shape=matrix.shape
-    )
+    return with_data(matrix, np.clip(matrix.data, *bounds))

@@ -127,8 +127,8 @@ class LocalFit:
         penalties: np.ndarray | float,
     ) -> None:
         products, triangle = outer
-        self.block, self.mask = block, _mask(block)
-        self.grams = _full(self.mask @ products, triangle)
+        self.block, mask = block, with_data(block, np.ones_like(block.data))
+        self.grams = _full(mask @ products, triangle)
         self.moments = block @ design
         self.refit(penalties)
 
@@ -194,10 +194,6 @@ def row_blocks(
 def with_data(block: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
     """A CSR matrix with other values in the same places."""
     return sparse.csr_array((data, block.indices, block.indptr), shape=block.shape)
-
-
-def _mask(block: sparse.csr_array) -> sparse.csr_array:
-    return with_data(block, np.ones_like(block.data))
 
 
 def row_squares(block: sparse.csr_array) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -95,7 +94,7 @@ class CompletionPlan:
         Of the ratings.
     rank : int or None
         None: by rule.
-    method : {"auto", "gradient", "covariance", "stochastic", "none"}
+    mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}
     test : {"none", "public", "paid"}
         How "auto" decides whether there is a subspace at all.
     n_steps : int or None
@@ -110,7 +109,7 @@ class CompletionPlan:
     d: int
     bounds: tuple[float, float] = (-1.0, 1.0)
     rank: int | None = None
-    method: str = "auto"
+    mechanism: str = "auto"
     test: str = "paid"
     n_steps: int | None = None
     stochastic: RiemannianSGD | None = None
@@ -136,17 +135,12 @@ class CompletionPlan:
     @property
     def may_have_subspace(self) -> bool:
         """Whether a subspace may be released."""
-        return self.method != "none"
+        return self.mechanism != "none"
 
     @property
     def may_descend(self) -> bool:
         """Whether descent may run."""
-        return self.method in ("auto", "gradient", "stochastic")
-
-    @property
-    def may_square(self) -> bool:
-        """Whether a d x d matrix may be released."""
-        return self.method == "covariance" or self.method == "auto" and self.d <= LARGEST_MATRIX
+        return self.mechanism in ("auto", "gradient", "stochastic")
 
     @property
     def main_share(self) -> float:
@@ -168,7 +162,7 @@ class CompletionPlan:
     @property
     def gaussian_share(self) -> float:
         """What releases of all users have: all, unless the subspace samples users."""
-        return 1.0 - self.rest_share if self.method == "stochastic" else 1.0
+        return 1.0 - self.rest_share if self.mechanism == "stochastic" else 1.0
 
     def snr(self, rank: int, share: float | None = None) -> float:
         """Clip norm times n over the noise of one descent step with `share`, by default all."""
@@ -210,7 +204,8 @@ class CompletionPlan:
         if self.may_have_subspace:
             modest, reserve = MODEST_SHARE * self.rest_share, self.rest_share
             checked.append((ballots(len(RIDGE_GRID)), self.mu_of(self.small["ridge"])))
-            if self.may_square:
+            small = self.mechanism == "auto" and self.d <= LARGEST_MATRIX
+            if small or self.mechanism == "covariance":
                 square = Moment(1.0, self.d)
                 checked += [(square, self.mu_of(share)) for share in (modest, reserve)]
             products = Outer(1.0, self.d, min(self.rank or 5, self.d - 1))
@@ -227,10 +222,6 @@ class CompletionPlan:
         for held, mu in checked:
             held.check(mu)
 
-    def signal_test(self, rank: int) -> SignalTest:
-        """The paid measurement of a signal."""
-        return SignalTest(rank, self.n, self.mu_of(SMALL_SHARES["signal"]))
-
 
 @dataclass(frozen=True)
 class CompletionModel:
@@ -241,7 +232,7 @@ class CompletionModel:
     counts: np.ndarray
     typical_count: float
     reason: str
-    method: str = "none"
+    mechanism: str = "none"
     ridge: float = math.inf
     subspace: np.ndarray | None = None
     signal: float | None = None
@@ -267,33 +258,38 @@ def release_model(
     items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
-    method, rank, reason = _choice(plan, typical)
-    signal, reserve = None, plan.rest_share
-    if method != "none" and "signal" in small:
-        signal = _measured_signal(items.residuals(), items.masses, plan, rank, typical, streams)
-        enough = signal.score >= PAID_THRESHOLD
-        reason += f"; measured signal {signal.score:.2g} "
+    mechanism, rank, reason = _choice(plan, typical)
+    score, reserve = None, plan.rest_share
+    if mechanism != "none" and "signal" in small:
+        measured = items.residuals(), items.masses, plan, rank, typical, streams
+        score, explained = _measured_signal(*measured)
+        enough = score >= PAID_THRESHOLD
+        reason += f"; measured signal {score:.2g} "
         reason += f"{'reaches' if enough else 'is below'} {PAID_THRESHOLD:g}"
-        method = method if enough else "none"
-        if enough and signal.explained < STRONG_SIGNAL and method == "gradient":
+        mechanism = mechanism if enough else "none"
+        if enough and explained < STRONG_SIGNAL and mechanism == "gradient":
             reserve *= MODEST_SHARE
             items.add(plan.rest_share - reserve, "items again")
     subspace, ridge, spectrum, noise = None, math.inf, None, None
-    if method == "covariance":
+    if mechanism == "covariance":
         found = _covariance(items.residuals(), plan, rank, reserve, streams)
         subspace, spectrum, noise = found
-    elif method != "none":
+    elif mechanism != "none":
         subspace = _descent(items.residuals(), plan, rank, reserve, streams)
     if subspace is not None:
-        ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
+        unit, mu = subspace.shape[1] / plan.d, plan.mu_of(small["ridge"])
+        ridges = [c * unit for c in RIDGE_GRID]
+        votes = voted_ridges(items.deviations(), subspace, ridges, mu, streams("ridge"))
+        best = int(np.argmax(votes))
+        ridge = ridges[best] if votes[best] > 0 else math.inf
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
-    elif plan.may_have_subspace and plan.method != "stochastic":
-        done = {"count", "level", "cut"} | ({"signal"} if signal is not None else set())
+    elif plan.may_have_subspace and plan.mechanism != "stochastic":
+        done = {"count", "level", "cut"} | ({"signal"} if score is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
-    score, known = signal and signal.score, (items.effects, items.counts, typical, reason)
-    return CompletionModel(level, *known, method, ridge, subspace, score, spectrum, noise)
+    known = (items.effects, items.counts, typical, reason)
+    return CompletionModel(level, *known, mechanism, ridge, subspace, score, spectrum, noise)
 
 
 def _level_only(
@@ -363,33 +359,28 @@ class _Items:
 
 def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     """Method, rank and reason from public numbers and the typical count."""
-    if plan.method == "none" or plan.d < 3:
-        why = "asked for" if plan.method == "none" else "two items span no smaller subspace"
+    if plan.mechanism == "none" or plan.d < 3:
+        why = "asked for" if plan.mechanism == "none" else "two items span no smaller subspace"
         return "none", 0, f"item effects only: {why}"
     share = typical / plan.d
-    method, reason = plan.method, "asked for"
-    if method == "auto":
+    mechanism, reason = plan.mechanism, "asked for"
+    if mechanism == "auto":
         dense = share >= DENSE_SHARE and plan.d <= LARGEST_MATRIX
-        method = "covariance" if dense else "gradient"
+        mechanism = "covariance" if dense else "gradient"
         reason = f"a typical user rated {share:.2g} of the items"
     rank = plan.rank
     if rank is None:
-        rank = 8 if method == "covariance" else 5
+        rank = 8 if mechanism == "covariance" else 5
     rank = min(rank, plan.d - 1)
     if plan.test == "paid" and plan.snr(rank) < HOPELESS_SNR:
         reason += f"; public signal-to-noise {plan.snr(rank):.3g} is below {HOPELESS_SNR:g}"
-        method = "none"
+        mechanism = "none"
     if plan.test == "public":
         snr, threshold = plan.snr(rank), PUBLIC_THRESHOLD
         verdict = "reaches" if snr >= threshold else "is below"
         reason += f"; public signal-to-noise {snr:.3g} {verdict} {threshold:g}"
-        method = method if snr >= threshold else "none"
-    return method, rank, reason
-
-
-class _Signal(NamedTuple):
-    score: float
-    explained: float
+        mechanism = mechanism if snr >= threshold else "none"
+    return mechanism, rank, reason
 
 
 def _measured_signal(
@@ -399,9 +390,12 @@ def _measured_signal(
     rank: int,
     typical: float,
     streams: NoiseStreams,
-) -> _Signal:
-    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues."""
-    test = plan.signal_test(min(rank, plan.d))
+) -> tuple[float, float]:
+    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues.
+
+    And the share of the variance that it would explain.
+    """
+    test = SignalTest(min(rank, plan.d), plan.n, plan.mu_of(SMALL_SHARES["signal"]))
     # The items with the largest released counts; one order for equal ones.
     columns = np.sort(np.argsort(-popularity, kind="stable")[:SIGNAL_ITEMS])
     total = max(test.release(residuals, columns, streams("signal")), 0.0)
@@ -411,7 +405,7 @@ def _measured_signal(
     explained = total * plan.d / (plan.n * typical)
     # The mean eigenvalue over the noise that a spectrum released with 2/3 of the reserve has.
     height = total / rank * plan.mu_of(plan.rest_share / 1.5) / math.sqrt(plan.d)
-    return _Signal(height * math.sqrt(explained), explained)
+    return height * math.sqrt(explained), explained
 
 
 def _covariance(
@@ -468,17 +462,3 @@ def _descent(
         noisy = private_sum(units, problem.products(path.point), held, mu, rng)
         path.advance(problem.leave(path.point, noisy.value / size))
     return path.result
-
-
-def _voted_ridge(
-    deviations: sparse.csr_array,
-    subspace: np.ndarray,
-    plan: CompletionPlan,
-    streams: NoiseStreams,
-) -> float:
-    unit = subspace.shape[1] / plan.d
-    ridges = [c * unit for c in RIDGE_GRID]
-    mu = plan.mu_of(plan.small["ridge"])
-    means = voted_ridges(deviations, subspace, ridges, mu, streams("ridge"))
-    best = int(np.argmax(means))
-    return ridges[best] if means[best] > 0 else math.inf

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._random import public_generator
-from skriemdp._validation import check_count, check_nonnegative, check_positive
+from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry import Hyperboloid
 
 if TYPE_CHECKING:
@@ -23,32 +23,25 @@ def make_tree(
     n: int,
     *,
     dim: int = 2,
-    edge_length: float = 0.8,
-    noise: float = 0.05,
-    n_extra: int = 3,
     public_seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """A synthetic tree laid out in hyperbolic space, and features that follow it.
 
     Node i hangs on an earlier node, ``i // 3`` give or take a few: three children on average.  It
-    lies about `edge_length` further from the root, in a direction near its parent's that varies
-    less the deeper it is.  Features are the position in the Poincaré ball and `n_extra` smooth
-    functions of it, all with noise.
+    lies about 0.8 further from the root, in a direction near its parent's that varies
+    less the deeper it is.  Features are the position in the Poincaré ball and three smooth
+    functions of it, all with noise of standard deviation 0.05.
 
     Parameters
     ----------
     n : int
         Nodes; the first is the root, at the origin.
     dim : int, default=2
-    edge_length : float, default=0.8
-    noise : float, default=0.05
-        Standard deviation of the noise on every feature.
-    n_extra : int, default=3
     public_seed : int, default=0
 
     Returns
     -------
-    X : ndarray of shape (n, dim + n_extra)
+    X : ndarray of shape (n, dim + 3)
     y : ndarray of shape (n, dim + 1)
         Points of ``Hyperboloid(dim)``.
 
@@ -60,9 +53,6 @@ def make_tree(
     ((100, 5), (100, 3))
     """
     check_count(n=n, dim=dim)
-    check_count(minimum=0, n_extra=n_extra)
-    check_positive(edge_length=edge_length)
-    check_nonnegative(noise=noise)
     rng = public_generator(public_seed, "tree")
     coordinates = np.zeros((n, dim))
     begin, end = 1, min(4, n)
@@ -71,19 +61,19 @@ def make_tree(
         parents = np.maximum((children - 1) // 3 - rng.integers(0, 2, len(children)), 0)
         parent = coordinates[parents]
         depth = np.linalg.norm(parent, axis=1, keepdims=True)
-        spread = np.exp(-0.35 * depth / edge_length)
+        spread = np.exp(-0.35 * depth / 0.8)
         direction = rng.standard_normal((len(children), dim)) * spread
         direction += parent / np.maximum(depth, 1e-12)
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        step = edge_length * (0.75 + 0.5 * rng.random((len(children), 1)))
+        step = 0.8 * (0.75 + 0.5 * rng.random((len(children), 1)))
         coordinates[children] = (depth + step) * direction
         begin, end = end, min(3 * end + 1, n)
     space = Hyperboloid(dim)
     labels = np.asarray(space.exp_coordinates(space.base_point, coordinates))
     position = labels[:, 1:] / (1.0 + labels[:, :1])
-    waves = np.sin(position @ rng.standard_normal((dim, n_extra)) * 3.0)
+    waves = np.sin(position @ rng.standard_normal((dim, 3)) * 3.0)
     X = np.hstack([position, 0.5 * waves])
-    return X + noise * rng.standard_normal(X.shape), labels
+    return X + 0.05 * rng.standard_normal(X.shape), labels
 
 
 def load_closure(path: str | Path) -> Any:
@@ -122,36 +112,28 @@ def load_closure(path: str | Path) -> Any:
 def embed_taxonomy(
     edges: np.ndarray,
     *,
-    dim: int = 2,
     radius: float = 6.0,
     n_epochs: int = 100,
-    step_size: float = 0.3,
-    n_negatives: int = 10,
-    public_seed: int = 0,
 ) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
     Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
-    Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than `n_negatives`
+    Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than ten
     random nodes.
 
     Parameters
     ----------
     edges : array-like of int, shape (n_edges, 2)
         (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
-    dim : int, default=2
     radius : float, default=6.0
         Points are kept within this distance of the origin.
     n_epochs : int, default=100
-        The first tenth of them with a tenth of the step size.
-    step_size : float, default=0.3
-    n_negatives : int, default=10
-    public_seed : int, default=0
+        With steps of size 0.3; the first tenth of them with a tenth of that.
 
     Returns
     -------
-    ndarray of shape (n_nodes, dim + 1)
-        Points of ``Hyperboloid(dim)``.
+    ndarray of shape (n_nodes, 3)
+        Points of ``Hyperboloid(2)``.
 
     Notes
     -----
@@ -169,23 +151,23 @@ def embed_taxonomy(
     >>> embed_taxonomy(edges, n_epochs=5).shape
     (5, 3)
     """
-    check_count(dim=dim, n_epochs=n_epochs, n_negatives=n_negatives)
-    check_positive(radius=radius, step_size=step_size)
+    check_count(n_epochs=n_epochs)
+    check_positive(radius=radius)
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu" or not len(edges):
         raise ValueError("edges must be a non-empty integer array of shape (n_edges, 2).")
     if edges.min() < 0:
         raise ValueError("edges must hold node indices >= 0.")
-    rng = public_generator(public_seed, "embedding")
-    space, n_nodes = Hyperboloid(dim), int(edges.max()) + 1
-    points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, dim)))
+    rng = public_generator(0, "embedding")
+    space, n_nodes = Hyperboloid(2), int(edges.max()) + 1
+    points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, 2)))
     batch = max(1, min(256, len(edges) // 8))
     for epoch in range(n_epochs):
-        size = step_size * (0.1 if epoch < n_epochs // 10 else 1.0)
+        size = 0.3 * (0.1 if epoch < n_epochs // 10 else 1.0)
         order = rng.permutation(len(edges))
         for begin in range(0, len(edges), batch):
             chosen = edges[order[begin : begin + batch]]
-            negatives = rng.integers(0, n_nodes, size=(len(chosen), n_negatives))
+            negatives = rng.integers(0, n_nodes, size=(len(chosen), 10))
             points = _embedding_step(space, points, chosen, negatives, size, radius)
     return np.asarray(points)
 
@@ -201,7 +183,7 @@ def _embedding_step(
     """One step of every node that the batch touches, along the sum of its edges' gradients."""
     child = points[edges[:, 0]][:, None]
     others = np.concatenate([edges[:, 1:], negatives], axis=1)
-    at_child = space.log_coordinates(child, points[others])  # (b, 1 + n_negatives, dim)
+    at_child = space.log_coordinates(child, points[others])  # (b, 11, dim)
     distances = np.linalg.norm(at_child, axis=-1, keepdims=True)
     weights = np.exp(-distances + distances.min(axis=1, keepdims=True))
     weights = -weights / weights.sum(axis=1, keepdims=True)

@@ -15,7 +15,9 @@ _WITHOUT_EFFECT = 0.2
 # How far one source is seen by neighbouring channels, in channels; what each channel sees alone;
 # and how much a person's own anatomy changes that.
 _WIDTH, _ALONE, _ANATOMY = 1.5, 0.15, 0.35
-# Made so many trials at a time.
+# Samples of a trial.
+_SAMPLES = 90
+# Made so many trials at a time: a bound of memory.
 _BLOCK = 4096
 
 
@@ -25,7 +27,6 @@ def make_people(
     n_channels: int = 6,
     *,
     effect: float = 0.35,
-    n_samples: int = 90,
     rng: np.random.Generator | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Covariances of two kinds of trial, recorded from many people.
@@ -42,8 +43,6 @@ def make_people(
         Trials are per person, half of each kind.
     effect : float, default=0.35
         Typical change of the two sources' log-powers; 0.22 is a weak effect.
-    n_samples : int, default=90
-        Samples of a trial; its covariance has full rank if they are at least `n_channels`.
     rng : numpy.random.Generator, optional
 
     Returns
@@ -57,7 +56,8 @@ def make_people(
     Raises
     ------
     ValueError
-        For fewer than two channels, or samples than channels: covariances would be singular.
+        For fewer than two channels, or more than a trial has samples: covariances would be
+        singular.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def make_people(
     """
     check_count(n_people=n_people, n_trials=n_trials)
     check_count(minimum=2, n_channels=n_channels)
-    check_count(minimum=n_channels, n_samples=n_samples)
+    check_count(minimum=n_channels, samples_of_a_trial=_SAMPLES)
     check_nonnegative(effect=effect)
     rng = np.random.default_rng() if rng is None else rng
     p = n_channels
@@ -93,7 +93,7 @@ def make_people(
         who, sign = groups[rows], 2 * y[rows] - 1
         log_power = power[who] + _TRIAL * rng.standard_normal((len(who), p))
         log_power += (sign * shown[who])[:, None] * lateral
-        noise = rng.standard_normal((len(who), p, n_samples))
+        noise = rng.standard_normal((len(who), p, _SAMPLES))
         signals = mixing[who] @ (np.exp(0.5 * log_power)[:, :, None] * noise)
-        X[rows] = signals @ np.swapaxes(signals, 1, 2) / n_samples
+        X[rows] = signals @ np.swapaxes(signals, 1, 2) / _SAMPLES
     return 0.5 * (X + np.swapaxes(X, 1, 2)), y, groups

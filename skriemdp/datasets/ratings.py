@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import pathlib
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.datasets import get_data_home
 
 from skriemdp._groups import find_ids, read_ids
 from skriemdp._quiet import quiet, read_numbers
@@ -159,22 +159,18 @@ _MOVIELENS = {
 }
 
 
-def load_movielens(
-    path: str | Path | None = None, *, size: str = "1m", data_home: str | Path | None = None
-) -> Any:
+def load_movielens(*, size: str = "1m", data_home: str | Path | None = None) -> Any:
     """MovieLens ratings from files of the GroupLens project that you have downloaded.
 
     The licence does not allow redistribution: download ``ml-100k.zip`` or ``ml-1m.zip`` from
-    https://grouplens.org/datasets/movielens/ and pass its place.
+    https://grouplens.org/datasets/movielens/ and pass its folder.
 
     Parameters
     ----------
-    path : str or path-like, optional
-        The zip file, or the folder it unpacks to.
     size : {"1m", "100k"}
     data_home : str or path-like, optional
-        Folder that holds the zip file or folder, when `path` is not given; by default the
-        environment variable ``SKRIEMDP_DATA``, else scikit-learn's data home.
+        Folder that holds the zip file, or the folder it unpacks to; by default the environment
+        variable ``SKRIEMDP_DATA``, else scikit-learn's data home.
 
     Returns
     -------
@@ -191,7 +187,7 @@ def load_movielens(
     if size not in _MOVIELENS:
         raise ValueError(f"size={size!r} is not one of '1m', '100k'.")
     folder, ratings_name, separator, items_name, item_separator = _MOVIELENS[size]
-    place = _movielens_place(path, folder, data_home)
+    place = _movielens_place(folder, data_home)
     table = _fields(_read(place, folder, ratings_name), separator)
     users, items, ratings = (np.array([row[k] for row in table], dtype=int) for k in range(3))
     lines = _fields(_read(place, folder, items_name), item_separator)
@@ -200,25 +196,16 @@ def load_movielens(
     return X, user_ids, catalogue
 
 
-def _movielens_place(path: str | Path | None, folder: str, data_home: str | Path | None) -> Any:
-    if path is not None:
-        candidates = [pathlib.Path(path)]
-    else:
-        if data_home is None:
-            data_home = os.environ.get("SKRIEMDP_DATA")
-        if data_home is None:
-            from sklearn.datasets import get_data_home
-
-            data_home = get_data_home()
-        home = pathlib.Path(data_home)
-        candidates = [home / folder, home / f"{folder}.zip"]
+def _movielens_place(folder: str, data_home: str | Path | None) -> Any:
+    home = Path(data_home or os.environ.get("SKRIEMDP_DATA") or get_data_home())
+    candidates = [home / folder, home / f"{folder}.zip"]
     for candidate in candidates:
         if candidate.exists():
             return candidate
     looked = " and ".join(str(candidate) for candidate in candidates)
     raise FileNotFoundError(
         f"no MovieLens files at {looked}; download {folder}.zip from "
-        "https://grouplens.org/datasets/movielens/ and pass its path."
+        "https://grouplens.org/datasets/movielens/ and pass its folder as data_home."
     )
 
 

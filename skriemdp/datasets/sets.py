@@ -270,7 +270,7 @@ def _areas(before: int, after: int) -> np.ndarray:
     return np.clip(overlap, 0.0, None) * (after / before)
 
 
-def digits_covariances(*, regularization: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
+def digits_covariances() -> tuple[np.ndarray, np.ndarray]:
     """Region covariances of scikit-learn's bundled handwritten digits.
 
     Returns
@@ -282,7 +282,7 @@ def digits_covariances(*, regularization: float = 1e-3) -> tuple[np.ndarray, np.
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return region_covariance(digits.images / 16.0, regularization=regularization), digits.target
+    return region_covariance(digits.images / 16.0), digits.target
 
 
 def make_cloud(

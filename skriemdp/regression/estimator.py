@@ -8,15 +8,13 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._groups import Groups
-from skriemdp._quiet import read_records, read_weights
+from skriemdp._quiet import read_records
 from skriemdp._warnings import warn_user
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
@@ -30,7 +28,6 @@ from skriemdp.regression.planning import (
     BASE,
     BASE_SHARE,
     MODEL,
-    length_rule,
     query_ridge,
     shorten,
 )
@@ -39,17 +36,17 @@ from skriemdp.regression.prediction_releases import (
     KernelWeights,
     QueryServer,
 )
-from skriemdp.regression.scores import frechet_r2
+from skriemdp.regression.scores import ManifoldRegressor
 
 __all__ = ["PrivateHyperbolicRegressor"]
 
 
-class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
+class PrivateHyperbolicRegressor(ManifoldRegressor):
     """Regression with responses in hyperbolic space, differentially private for (x, y).
 
     Parameters
     ----------
-    method : {"parametric", "sufficient-statistics", "per-query"}, default="parametric"
+    mechanism : {"parametric", "sufficient-statistics", "per-query"}, default="parametric"
         "parametric": one private model ``exp_b(W' phi(x))`` on random Fourier features, fitted by
         DP gradient descent on the geodesic Huber loss; any number of predictions.
         "sufficient-statistics": one release of second moments and products with the labels in one
@@ -156,11 +153,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    __metadata_request__fit = {"groups": True}
-
     def __init__(
         self,
-        method: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
+        mechanism: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
         *,
         privacy_unit: Literal["record", "label"] = "record",
         coordinates: Literal["tangent", "lorentz", "poincare"] = "tangent",
@@ -181,7 +176,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         accountant: PrivacyAccountant | None = None,
         random_state: int | None = None,
     ):
-        self.method = method
+        self.mechanism = mechanism
         self.privacy_unit = privacy_unit
         self.coordinates = coordinates
         self.curvature = curvature
@@ -242,49 +237,25 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         X = read_records(self, X, reset=False, dtype=np.float64)
         return self._layout(self._tangent_predictions(X))
 
-    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
-
-        Parameters
-        ----------
-        X, y : as in `fit`
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        float
-            1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
-        """
-        check_is_fitted(self)
+    def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = read_records(
             self, X, y, reset=False, multi_output=True, y_numeric=True, dtype=np.float64
         )
         labels = tangent_labels(y, self._coordinates, self.geometry_)
-        points = np.asarray(self.geometry_.exp_coordinates(self.geometry_.base_point, labels))
-        predicted = self.geometry_.exp_coordinates(
-            self.geometry_.base_point, self._tangent_predictions(X)
-        )
-        weights = read_weights(sample_weight, len(X))
-        return frechet_r2(self.geometry_, points, np.asarray(predicted), weights)
+        points, origin = self.geometry_.exp_coordinates, self.geometry_.base_point
+        return np.asarray(points(origin, labels)), points(origin, self._tangent_predictions(X))
 
     @property
     def n_queries_left_(self) -> int:
         """Queries that "per-query" will still answer in this process."""
         check_is_fitted(self)
         if self._server is None:
-            raise AttributeError(f"method={self.method!r} answers any number of queries.")
+            raise AttributeError(f"mechanism={self.mechanism!r} answers any number of queries.")
         return self.n_queries - self._server.n_answered if self._server.can_answer else 0
 
     @property
     def _remembers_queries(self) -> bool:  # type: ignore[override]  # a field elsewhere
-        return self.method == "per-query"
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        # A private model of a few hundred records is mostly noise.
-        tags.regressor_tags.poor_score = True
-        return tags
+        return self.mechanism == "per-query"
 
     # -- the order of work ----------------------------------------------------------------------
 
@@ -331,14 +302,13 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         model = dataclasses.replace(settings.model, mu=mu)
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
-        if self.method == "per-query":
-            weights = self._weights(features.scaled(X), model.mu, groups)
+        if self.mechanism == "per-query":
+            weights = self._weights(X, features, model.mu, groups)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
-            arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             coordinates = np.asarray(space.log_coordinates(base, points))
-            rng = streams("model")
-            weights, evidence = model.release(features(X), coordinates, rng, **arguments)
+            seen, rng = features(X), streams("model")
+            weights, evidence = model.release(seen, coordinates, rng, groups)
             self.coef_ = weights / unit
             if evidence < Evidence.HIDDEN:
                 warn_user(
@@ -375,10 +345,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _additive_plan(self, facts: dict[str, Any], terms: Terms) -> Plan[MomentSums]:
         """The sums that clients release: second moments of features and labels."""
-        if self.method != "sufficient-statistics" or self.privacy_unit != "record":
+        if self.mechanism != "sufficient-statistics" or self.privacy_unit != "record":
             raise ValueError(
-                "sums of clients are second moments; pass method='sufficient-statistics' with "
-                f"privacy_unit='record' (got {self.method!r}, {self.privacy_unit!r})."
+                "sums of clients are second moments; pass mechanism='sufficient-statistics' with "
+                f"privacy_unit='record' (got {self.mechanism!r}, {self.privacy_unit!r})."
             )
         if facts.get("tables") and self.n_frequencies is None:
             raise ValueError(
@@ -411,15 +381,14 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.noise_scale_ = math.sqrt(n_tables) * statistic.model.sigma / unit
         self.coef_ = statistic.weights(noisy, n_tables) / unit
 
-    def _weights(self, X: np.ndarray, mu: float, groups: Groups | None) -> Any:
-        length = self._query_length(X.shape[1])
+    def _weights(
+        self, X: np.ndarray, features: FeatureMap, mu: float, groups: Groups | None
+    ) -> Any:
+        X, length = features.scaled(X), features.length_scale
         if self.privacy_unit == "record":
             return KernelWeights(X, length, groups)
         ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge
         return KernelRidgeWeights(X, length, ridge)
-
-    def _query_length(self, d: int) -> float:
-        return length_rule(d) if self.length_scale is None else self.length_scale
 
     # -- layouts --------------------------------------------------------------------------------
 
@@ -444,12 +413,12 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         assert self._server is not None
         if not self._server.can_answer:
             return (
-                "this is a copy, pickle or forked process of a model with method='per-query': it "
-                "holds no records and repeats stored answers only. Predict with the fitted model "
-                "itself, or use method='parametric', which predicts without limit."
+                "this is a copy, pickle or forked process of a model with mechanism='per-query': "
+                "it holds no records and repeats stored answers only. Predict with the fitted "
+                "model itself, or use mechanism='parametric', which predicts without limit."
             )
         return (
             f"{self.n_queries_left_} of n_queries={self.n_queries} queries are left, fewer than "
             "the new rows of X; nothing was released. Repeated rows cost nothing. Declare more "
-            "n_queries, or use method='parametric', which predicts without limit."
+            "n_queries, or use mechanism='parametric', which predicts without limit."
         )

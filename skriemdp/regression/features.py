@@ -70,13 +70,15 @@ class FeatureMap:
 
     def scaled(self, X: np.ndarray) -> np.ndarray:
         """Inputs less their centre, over their scale, clipped."""
+        return np.clip(self._units(X), -self.limit, self.limit)
+
+    def _units(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            return np.clip((X - self.center) / self.scale, -self.limit, self.limit)
+            return (X - self.center) / self.scale
 
     def beyond(self, X: np.ndarray, groups: Groups | None = None) -> int:
         """Number of rows in which some input is clipped; with `groups` of people with such rows."""
-        with np.errstate(over="ignore"):
-            outside = np.any(np.abs((X - self.center) / self.scale) > self.limit, axis=1)
+        outside = np.any(np.abs(self._units(X)) > self.limit, axis=1)
         if groups is not None:
             outside = groups.sums(np.asarray(outside)[groups.order].astype(np.intp)) > 0
         return int(np.count_nonzero(outside))

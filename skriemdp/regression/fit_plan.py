@@ -21,12 +21,12 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
-from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.geometry import GeodesicBall, Hyperboloid
 from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.features import FeatureMap, FeatureScaling
-from skriemdp.regression.layouts import tangent_labels
+from skriemdp.regression.layouts import space_of, tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE,
@@ -45,13 +45,13 @@ from skriemdp.regression.wrapped_releases import WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
 
-METHODS = ("parametric", "sufficient-statistics", "per-query")
+MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")
 # Scaled features are clipped to this many scales.
 _FEATURE_LIMIT = 10.0
 # Curvature radii from the origin to the farthest label.
 _FARTHEST = 20.0
-# Above it the kernel matrix of the per-query method needs more than a gigabyte.
+# Above it the kernel matrix of the per-query mechanism needs more than a gigabyte.
 _LARGEST_KERNEL = 12_000
 
 
@@ -84,15 +84,6 @@ class FitPlan:
     copies: int
 
 
-def _within_scale(d: int) -> float:
-    """The share of Gaussian rows within ``sqrt(d)`` standard deviations: a norm that is a scale.
-
-    A norm that holds nearly all rows is a scale of its own where a few rows lie far off, and
-    features in its units would hardly differ.
-    """
-    return float(chi2.cdf(d, d))
-
-
 def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
     n, d, geometry = facts["n"], facts["d"], facts["geometry"]
@@ -110,7 +101,9 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu, highest=_within_scale(d)),
+        # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
+        # all rows is a scale of its own where a few lie far off, and features would hardly differ.
+        RowBounds(n, d, mu, highest=float(chi2.cdf(d, d))),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
@@ -156,7 +149,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
 
 
 def _check_parameters(estimator: Any, unit: float) -> None:
-    check_option(METHODS, method=estimator.method)
+    check_option(MECHANISMS, mechanism=estimator.mechanism)
     check_option(UNITS, privacy_unit=estimator.privacy_unit)
     check_scale(radius=estimator.radius)
     check_random_state(estimator.public_seed)
@@ -181,14 +174,14 @@ def _model(
 ) -> tuple[WrappedModel | MomentModel | WeightedMean, int]:
     """The model for the rest of the budget, and how often it is released."""
     records = estimator.privacy_unit == "record"
-    clip = 0.5 if estimator.method == "parametric" else 2.0
+    clip = 0.5 if estimator.mechanism == "parametric" else 2.0
     if estimator.clip_norm is not None:
         clip = float(estimator.clip_norm) * unit
     if estimator.n_steps is not None:
         check_count(n_steps=estimator.n_steps)
-    if estimator.method == "sufficient-statistics":
+    if estimator.mechanism == "sufficient-statistics":
         return MomentModel(shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
-    if estimator.method == "parametric":
+    if estimator.mechanism == "parametric":
         n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
         model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)
         return model, 1
@@ -196,7 +189,7 @@ def _model(
     if not records and n > _LARGEST_KERNEL:
         raise ValueError(
             f"n={n} records are too many for kernel ridge weights (at most {_LARGEST_KERNEL}); "
-            "use method='parametric', or fit on a subsample."
+            "use mechanism='parametric', or fit on a subsample."
         )
     check_limit("most_steps", n_queries=estimator.n_queries)
     least = 4.0 * np.finfo(float).eps * n * n
@@ -215,7 +208,7 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     """The random features, and the work of a fit, refused before they are drawn."""
     scale = public_scale(estimator.feature_scale, d)
     n_frequencies = (
-        frequency_rule(n, estimator.method == "parametric")
+        frequency_rule(n, estimator.mechanism == "parametric")
         if estimator.n_frequencies is None
         else estimator.n_frequencies
     )
@@ -223,12 +216,12 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     length = length_rule(d) if estimator.length_scale is None else estimator.length_scale
     columns = 2 * n_frequencies
     entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
-    if estimator.method == "sufficient-statistics":
+    if estimator.mechanism == "sufficient-statistics":
         entries += 4 * columns * columns
-    if estimator.method == "per-query" and estimator.privacy_unit == "label":
+    if estimator.mechanism == "per-query" and estimator.privacy_unit == "label":
         entries += 3 * n * n
     steps = (1 if estimator.n_steps is None else estimator.n_steps) * (
-        estimator.n_queries if estimator.method == "per-query" else 1
+        estimator.n_queries if estimator.mechanism == "per-query" else 1
     )
     work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
     known = np.ones(()) if scale is None else scale
@@ -237,11 +230,9 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
 
 def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.ndarray:
     """The public base point on the hyperboloid of curvature -1."""
-    if coordinates == "lorentz":
-        point = public_point(geometry, base_point=estimator.base_point)[None]
-    elif coordinates == "poincare":
-        ball = Poincare(geometry.dim, geometry.curvature)
-        point = public_point(ball, base_point=estimator.base_point)[None]
+    labelled = space_of(coordinates, geometry)
+    if labelled is not None:
+        point = public_point(labelled, base_point=estimator.base_point)[None]
     else:
         point = public_array("base_point", estimator.base_point).reshape(1, -1)
         if point.shape[1] != geometry.dim or not np.isfinite(point).all():

@@ -6,15 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._quiet import read_records, read_weights
+from skriemdp._quiet import read_records
 from skriemdp._validation import check_fraction, check_scale
 from skriemdp._warnings import warn_user
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.manifold_input import (
     as_points,
     check_descent_radius,
@@ -39,7 +37,7 @@ from skriemdp.regression.geodesic_releases import (
     plan_releases,
 )
 from skriemdp.regression.planning import public_scale
-from skriemdp.regression.scores import frechet_r2
+from skriemdp.regression.scores import ManifoldRegressor
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateGeodesicRegressor"]
 
 
-class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
+class PrivateGeodesicRegressor(ManifoldRegressor):
     """Regression of points on a manifold on Euclidean features, private, with error bars.
 
     The model is ``y = exp_p(sum_j x_j w_j)`` with noise: one geodesic through the base point p for
@@ -137,8 +135,6 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    __metadata_request__fit = {"groups": True}
-
     def __init__(
         self,
         manifold: ManifoldLike = "euclidean",
@@ -197,25 +193,11 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         check_is_fitted(self)
         return self._layout(self._predictor.points(self._features(X)))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
-
-        Parameters
-        ----------
-        X, y : as in `fit`
-        sample_weight : array-like of shape (n,), optional
-
-        Returns
-        -------
-        float
-            1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
-        """
-        check_is_fitted(self)
+    def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y, _ = self._read(X, y, reset=False)
         points = as_points(self.geometry_, y, "y")
         check_membership(self.geometry_, points, "y")
-        predicted = self._predictor.points(self._place(X))
-        return frechet_r2(self.geometry_, points, predicted, read_weights(sample_weight, len(X)))
+        return points, self._predictor.points(self._place(X))
 
     def confidence_region(self, X: Any, level: float = 0.95) -> Any:
         """Regions that hold the model's points at given features with probability `level` each.
@@ -250,13 +232,6 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             for point, covariance, threshold in zip(points, covariances, thresholds, strict=True)
         ]
         return regions[0] if single else regions
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        # A private model of a few hundred records is mostly noise.
-        tags.regressor_tags.poor_score = True
-        return tags
 
     # -- the order of work ----------------------------------------------------------------------
 

@@ -275,19 +275,14 @@ def _curved(
     size = target.size
     # Mean squared length of what the model sees, as released.
     square = np.trace(spread) + np.trace(target.T @ gram.matrix @ target) / n
-    if _bends(model.geometry) * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
-        change, bend = _bent(model, target, gram, spread, n, reach)
+    if radii(model.geometry).bend * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
+        change, bend = _bent(model, target, *_made_up(gram, spread, n), reach)
         if np.linalg.norm(change - target) <= _NEAR * np.linalg.norm(target):
             return change, bend
     if not model.slopes.any():
         return target, np.eye(size)
     inverse = np.linalg.inv(_hessian(model.geometry, model.base, spread))
     return target @ inverse, np.kron(np.eye(len(target)), inverse)
-
-
-def _bends(geometry: Geometry) -> float:
-    """One over the least radius of curvature; of matrices, of most directions."""
-    return radii(geometry).bend
 
 
 def _hessian(geometry: Geometry, point: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -325,9 +320,8 @@ def _noise_covariance(
 def _bent(
     model: GeodesicModel,
     target: np.ndarray,
-    gram: Gram,
-    spread: np.ndarray,
-    n: int,
+    features: np.ndarray,
+    residuals: np.ndarray,
     reach: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The change whose made-up records show `target`, and its derivative by `target`.
@@ -337,7 +331,6 @@ def _bent(
     them, by the same least squares as of the private records, differs from the change by what
     curvature does; Newton's method takes that back.
     """
-    features, residuals = _made_up(gram, spread, n)
 
     def seen(change: np.ndarray, draws: Any = slice(None)) -> np.ndarray:
         z = features[draws]

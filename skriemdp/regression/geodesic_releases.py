@@ -287,9 +287,11 @@ class GeodesicReleases:
         shown = representatives(self.groups, len(X))
         features, meant = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
-        clipped = self._clipped(
-            features.raw(X[shown]), points[shown], center, radius, meant + missed, budget, streams
-        )
+        rows, dist = features.raw(X[shown]), functools.partial(plan.geometry.dist, center)
+        inside = np.asarray(map_tiles(dist, points[shown])) <= radius
+        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        beyond = int(np.count_nonzero(~inside))
+        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
         z, rest, limit = features(X), budget.left, radius
         model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if plan.two else budget.rest(_MOMENTS)
@@ -317,7 +319,8 @@ class GeodesicReleases:
         if search is None:
             return self.plan.features, 0.0
         records: Any = RowRecords(Rows(X, *X.shape))
-        found = search.release(records, budget, _named("features", streams))
+        own: Any = functools.partial(streams, "features")
+        found = search.release(records, budget, own)
         scale = np.full(X.shape[1], found.radius)
         return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
 
@@ -330,25 +333,10 @@ class GeodesicReleases:
             assert self.plan.radius is not None
             return self.plan.center, self.plan.radius, 0.0
         records = PointRecords(geometry, points)
-        found = search.release(records, budget, _named("responses", streams))
+        own: Any = functools.partial(streams, "responses")
+        found = search.release(records, budget, own)
         warn_direction(found)
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
-
-    def _clipped(
-        self,
-        rows: np.ndarray,
-        points: np.ndarray,
-        center: np.ndarray,
-        radius: float,
-        meant: float,
-        budget: GaussianBudget,
-        streams: Any,
-    ) -> float:
-        dist = functools.partial(self.plan.geometry.dist, center)
-        inside = np.asarray(map_tiles(dist, points)) <= radius
-        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
-        beyond = int(np.count_nonzero(~inside))
-        return clipped_fraction(beyond, len(points), meant, _ADVICE, budget, streams)
 
     def _moments(
         self,
@@ -375,8 +363,3 @@ class GeodesicReleases:
             _ROW * product_sigma,
             second_sigma,
         )
-
-
-def _named(name: str, streams: Any) -> Any:
-    """Streams of a part of a fit, apart from those of other parts."""
-    return functools.partial(streams, name)

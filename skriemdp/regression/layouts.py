@@ -9,7 +9,7 @@ import numpy as np
 from skriemdp._validation import check_option
 from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
 
-__all__ = ["label_space", "layout", "tangent_labels"]
+__all__ = ["label_space", "layout", "space_of", "tangent_labels"]
 
 COORDINATES = ("tangent", "lorentz", "poincare")
 
@@ -55,16 +55,19 @@ def label_space(
     return space, "lorentz" if isinstance(geometry, Hyperboloid) else "poincare"
 
 
+def space_of(coordinates: str, geometry: Hyperboloid) -> Hyperboloid | Poincare | None:
+    """The space whose points labels are, None where they are tangent vectors."""
+    if coordinates == "tangent":
+        return None
+    return geometry if coordinates == "lorentz" else Poincare(geometry.dim, geometry.curvature)
+
+
 def tangent_labels(y: Any, coordinates: str, geometry: Hyperboloid) -> np.ndarray:
     """Normal coordinates at the origin, ``(n, dim)``; ValueError for rows that are no points."""
     y = np.asarray(y, dtype=float)
     y = y[:, None] if y.ndim == 1 else y
-    space: Hyperboloid | Poincare | None = None
-    expected = geometry.dim
-    if coordinates == "lorentz":
-        space, expected = geometry, geometry.dim + 1
-    elif coordinates == "poincare":
-        space = Poincare(geometry.dim, geometry.curvature)
+    space = space_of(coordinates, geometry)
+    expected = geometry.dim if space is None else space.shape[0]
     if y.shape[1] != expected:
         raise ValueError(f"y has {y.shape[1]} columns, but {expected} are expected.")
     if space is None:
@@ -85,7 +88,7 @@ def tangent_labels(y: Any, coordinates: str, geometry: Hyperboloid) -> np.ndarra
 
 def layout(tangent: np.ndarray, coordinates: str, geometry: Hyperboloid, flat: bool) -> np.ndarray:
     """Labels in the user's layout, from normal coordinates at the origin; `flat`: ``(n,)``."""
-    if coordinates == "tangent":
+    space = space_of(coordinates, geometry)
+    if space is None:
         return tangent[:, 0] if flat else tangent
-    space = geometry if coordinates == "lorentz" else Poincare(geometry.dim, geometry.curvature)
     return np.asarray(space.exp_coordinates(space.base_point, tangent))

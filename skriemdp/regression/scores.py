@@ -1,14 +1,56 @@
-"""Fréchet R^2, and the variation of points around their Fréchet mean."""
+"""What regressors of points share: Fréchet R^2, and tags."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_weights
+from skriemdp.core.estimator import PrivateEstimator
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["frechet_r2", "frechet_variation"]
+__all__ = ["ManifoldRegressor", "frechet_r2", "frechet_variation"]
+
+
+class ManifoldRegressor(RegressorMixin, PrivateEstimator):
+    """Shared by regressors whose responses are points."""
+
+    __metadata_request__fit = {"groups": True}
+    geometry_: Any
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+            1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
+        """
+        check_is_fitted(self)
+        points, predicted = self._compared(X, y)
+        weights = read_weights(sample_weight, len(points))
+        return frechet_r2(self.geometry_, points, np.asarray(predicted), weights)
+
+    def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """The points y, and those that are predicted for X."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        # A private model of a few hundred records is mostly noise.
+        tags.regressor_tags.poor_score = True
+        return tags
 
 
 def frechet_r2(

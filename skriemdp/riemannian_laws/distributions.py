@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -29,8 +31,7 @@ from skriemdp.riemannian_laws.distributions_radial import RadialTable
 __all__ = ["RiemannianGaussian", "RiemannianLaplace", "SpaceForm", "space_form"]
 
 
-@dataclass(frozen=True)
-class SpaceForm:
+class SpaceForm(NamedTuple):
     """A space of constant curvature, by numbers.
 
     Attributes
@@ -68,22 +69,21 @@ def space_form(geometry: Geometry) -> SpaceForm | None:
 
 
 class _RadialLaw(abc.ABC):
-    """Shared by both laws: density ``exp(-potential(dist(., center)))``, directions uniform."""
+    """Shared by both laws: density ``exp(-(dist / length)**power / power)``, directions uniform."""
 
     geometry: Geometry
-
-    @abc.abstractmethod
-    def _potential(self, r: np.ndarray) -> np.ndarray:
-        """Minus the log density at distance r, up to a constant."""
+    _power: ClassVar[int]
+    # Logarithms of draws at the identity of SPD matrices: of their size, the length, how many.
+    _matrix_logarithms: ClassVar[Callable[..., np.ndarray]]
 
     @property
     @abc.abstractmethod
     def _length(self) -> float:
         """Parameter of the law that is a length."""
 
-    @abc.abstractmethod
-    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Logarithms of draws at the identity of SPD matrices."""
+    def _potential(self, r: np.ndarray) -> np.ndarray:
+        """Minus the log density at distance r, up to a constant."""
+        return (r / self._length) ** self._power / self._power
 
     def _check(self) -> None:
         if not isinstance(self.geometry, Geometry):
@@ -178,7 +178,8 @@ class _RadialLaw(abc.ABC):
         """
         size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
         if self._form is None:
-            logarithms = self._matrix_logarithms(math.prod(size), rng)
+            count = math.prod(size)
+            logarithms = self._matrix_logarithms(self._size, self._length, count, rng)
             return sym.pack(np, logarithms).reshape(*size, self.geometry.dim)
         radius = self._table.sample(size, rng)[..., None]
         direction = rng.standard_normal((*size, self.geometry.dim))
@@ -246,6 +247,8 @@ class RiemannianGaussian(_RadialLaw):
 
     geometry: Geometry
     sigma: float
+    _power = 2
+    _matrix_logarithms = staticmethod(sample_gaussian_logarithms)
 
     def __post_init__(self) -> None:
         check_positive(sigma=self.sigma)
@@ -254,12 +257,6 @@ class RiemannianGaussian(_RadialLaw):
     @property
     def _length(self) -> float:
         return self.sigma
-
-    def _potential(self, r: np.ndarray) -> np.ndarray:
-        return 0.5 * (r / self.sigma) ** 2
-
-    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        return sample_gaussian_logarithms(self._size, self.sigma, count, rng)
 
     def _matrix_reach(self) -> float:
         return (self._size - 1) * self.sigma**2 + 10.6 * self.sigma
@@ -301,6 +298,8 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
 
     geometry: Geometry
     scale: float
+    _power = 1
+    _matrix_logarithms = staticmethod(sample_laplace_logarithms)
 
     def __post_init__(self) -> None:
         check_positive(scale=self.scale)
@@ -323,12 +322,6 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
     def _length(self) -> float:
         return self.scale
 
-    def _potential(self, r: np.ndarray) -> np.ndarray:
-        return r / self.scale
-
-    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        return sample_laplace_logarithms(self._size, self.scale, count, rng)
-
     def _matrix_reach(self) -> float:
         dim = self.geometry.dim
         excess = 1.0 / self.scale - volume_growth(self._size)
@@ -341,18 +334,14 @@ def _table(law: _RadialLaw) -> RadialTable:
     form = law._form
     assert form is not None
     n, root = form.dim - 1, math.sqrt(abs(form.curvature))
-    if form.name == "sphere":
+    sphere = form.name == "sphere"
+    if sphere or form.name == "euclidean" or n == 0:
 
-        def on_sphere(r: np.ndarray) -> np.ndarray:
-            return (n * np.log(np.sin(root * r) / root) if n else 0.0) - law._potential(r)
+        def on_others(r: np.ndarray) -> np.ndarray:
+            reach = np.sin(root * r) / root if sphere else r
+            return (n * np.log(reach) if n else 0.0) - law._potential(r)
 
-        return RadialTable(on_sphere, law._length, math.pi / root)
-    if form.name == "euclidean" or n == 0:
-
-        def on_flat(r: np.ndarray) -> np.ndarray:
-            return (n * np.log(r) if n else 0.0) - law._potential(r)
-
-        return RadialTable(on_flat, law._length)
+        return RadialTable(on_others, law._length, math.pi / root if sphere else math.inf)
 
     def on_hyperbolic(r: np.ndarray) -> np.ndarray:
         # exp(n r) joined with the potential: for wide laws both are huge.

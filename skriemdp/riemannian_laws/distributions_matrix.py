@@ -15,11 +15,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.riemannian_laws.distributions_radial import RadialTable
+from skriemdp.riemannian_laws.distributions_radial import RadialTable, accepted
 
 __all__ = ["sample_gaussian_logarithms", "sample_laplace_logarithms", "volume_growth"]
-
-_LARGEST_BATCH = 200_000
 
 
 def volume_growth(size: int) -> float:
@@ -61,6 +59,14 @@ def _log_sinhc_slope(z: float) -> float:
     return (1.0 / math.tanh(x) - 1.0 / x) / (8.0 * x)
 
 
+def _climb(rho: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """`gradient` and that of :func:`_log_sinh_sum` at decreasing rho."""
+    (i, j), slope = _pairs(len(rho)), 0.5 / np.tanh(0.5 * _gaps(rho))
+    np.add.at(gradient, i, slope)
+    np.add.at(gradient, j, -slope)
+    return gradient
+
+
 def _mode(size: int, variance: float) -> np.ndarray:
     """Decreasing rho that maximises ``sum log sinh - |rho|**2 / (2 variance)``, by Newton's method.
 
@@ -75,10 +81,7 @@ def _mode(size: int, variance: float) -> np.ndarray:
 
     for _ in range(60):
         gap = rho[i] - rho[j]
-        slope = 0.5 / np.tanh(0.5 * gap)
-        gradient = -rho / variance
-        np.add.at(gradient, i, slope)
-        np.add.at(gradient, j, -slope)
+        gradient = _climb(rho, -rho / variance)
         bend = 0.25 / np.sinh(np.minimum(0.5 * gap, 300.0)) ** 2
         hessian = np.diag(np.full(size, 1.0 / variance))
         np.add.at(hessian, (i, i), bend)
@@ -103,12 +106,7 @@ class _TangentEnvelope:
 
     def __init__(self, size: int, variance: float):
         rho = _mode(size, variance)
-        gap = _gaps(rho)
-        slope = 0.5 / np.tanh(0.5 * gap)
-        i, j = _pairs(size)
-        self.gradient = np.zeros(size)
-        np.add.at(self.gradient, i, slope)
-        np.add.at(self.gradient, j, -slope)
+        self.gradient = _climb(rho, np.zeros(size))
         self.offset = float(_log_sinh_sum(rho) - self.gradient @ rho)
         self.size = size
 
@@ -210,7 +208,7 @@ def sample_gaussian_logarithms(
     if size == 1:
         return sigma * rng.standard_normal((count, 1, 1))
     envelope = _envelope(size, float(sigma) ** 2)
-    return _rejection(count, size, rng, lambda k: [(envelope, np.full(k, float(sigma) ** 2))])
+    return _rejection(count, rng, lambda k: [(envelope, np.full(k, float(sigma) ** 2))])
 
 
 def sample_laplace_logarithms(
@@ -238,7 +236,7 @@ def sample_laplace_logarithms(
             if high > low
         ]
 
-    return _rejection(count, size, rng, draw)
+    return _rejection(count, rng, draw)
 
 
 @functools.lru_cache(maxsize=64)
@@ -264,26 +262,20 @@ def _laplace_variances(size: int, scale: float) -> tuple[np.ndarray, list[_Envel
     return edges, envelopes, RadialTable(log_density, math.sqrt(low * high), high, cuts=edges)
 
 
-def _rejection(
-    count: int, size: int, rng: np.random.Generator, draw: Callable[..., Any]
-) -> np.ndarray:
+def _rejection(count: int, rng: np.random.Generator, draw: Callable[..., Any]) -> np.ndarray:
     """Repeat proposals until `count` have been accepted.
 
     The proposals of one round are exchangeable only within an envelope, so all that a round accepts
     is shuffled before it is cut to the number wanted.
     """
-    kept, have, tried = [], 0, 0
-    while have < count:
-        rate = max(have / tried, 1e-4) if tried else 0.3
-        batch = int(min(max(1.2 * (count - have) / rate, 64), _LARGEST_BATCH))
-        accepted = []
+
+    def propose(batch: int) -> np.ndarray:
+        parts = []
         for envelope, variance in draw(batch):
             proposal, log_acceptance = envelope.propose(variance, rng)
             keep = np.log(rng.random(variance.size)) < log_acceptance
-            accepted.append(envelope.finish(proposal[keep], rng))
-        together = np.concatenate(accepted)
-        if len(together) > 1:
-            together = together[rng.permutation(len(together))]
-        kept.append(together)
-        have, tried = have + len(together), tried + batch
-    return np.concatenate(kept)[:count]
+            parts.append(envelope.finish(proposal[keep], rng))
+        together = np.concatenate(parts)
+        return together[rng.permutation(len(together))] if len(together) > 1 else together
+
+    return accepted(count, propose, 0.3, 1e-4, (64, 200_000))

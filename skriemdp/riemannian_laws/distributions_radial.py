@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RadialTable"]
+__all__ = ["RadialTable", "accepted"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _DEPTH = 60.0  # the density is cut where it has fallen by exp(-60)
@@ -111,6 +111,36 @@ class RadialTable:
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Any:
         """Independent draws; `size` an int or a tuple."""
         return self.ppf(rng.random(size))
+
+
+def accepted(
+    count: int,
+    propose: Callable[[int], np.ndarray],
+    rate: float,
+    least_rate: float,
+    batches: tuple[int, int],
+) -> np.ndarray:
+    """The first `count` of what ``propose(batch)`` keeps of so many proposals.
+
+    Parameters
+    ----------
+    count : int
+    propose : callable
+    rate : float
+        The share that is first expected to be kept; then it is what was seen, no less than
+        `least_rate`.
+    least_rate : float
+    batches : tuple of int
+        The fewest and the most proposals at a time.
+    """
+    kept, have, tried = [], 0, 0
+    while have < count:
+        rate = max(have / tried, least_rate) if tried else rate
+        batch = int(min(max(1.2 * (count - have) / rate, batches[0]), batches[1]))
+        found = propose(batch)
+        kept.append(found)
+        have, tried = have + len(found), tried + batch
+    return np.concatenate(kept)[:count]
 
 
 def _support(

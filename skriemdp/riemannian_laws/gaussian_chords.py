@@ -20,6 +20,8 @@ __all__ = ["MOST_MU", "chord_delta", "choose_cells"]
 
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
+# Cells of a first look, and of the result: time against the looseness of chords, which falls like
+# the inverse square of their number.
 _FIRST = 36
 _CELLS = 160
 # So few do where cutting the first ones into them changes the result by less than this factor.
@@ -121,21 +123,17 @@ def _cut(mu: float, cells: Cells, shares: np.ndarray, count: int) -> Cells:
     return Cells(mu, np.append(starts + widths * position, cells.edges[-1]))
 
 
-def choose_cells(
-    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = _CELLS
-) -> Cells:
+def choose_cells(profile: Callable, mu: float, epsilon: float, count: int = _CELLS) -> Cells:
     """Cells that are narrow where the expectation of the profile comes from.
 
     Parameters
     ----------
     profile, mu, epsilon
         As for :func:`chord_delta`.
-    kink : float, optional
-        Where the profile becomes zero: an edge.
     count : int
         About how many cells.
     """
-    first, shares = _first_cells(profile, mu, epsilon, kink)
+    first, shares = _first_cells(profile, mu, epsilon, None)
     return _cut(mu, first, shares, count)
 
 

@@ -11,6 +11,7 @@ from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
+from skriemdp.riemannian_laws.distributions_radial import accepted
 
 __all__ = ["expected_proposals", "sample_k_norm_in_ball"]
 
@@ -84,14 +85,16 @@ def sample_k_norm_in_ball(
     count = math.prod(size)
     geometry = ball.geometry
     root = math.sqrt(geometry.curvature_bounds[1])
-    envelope = _smaller_envelope(ball, distances, center, scale, gradient_norm)
+    n, reach = len(distances), ball.radius + float(geometry.dist(ball.center, center))
+    residual = float(gradient_norm(np.asarray(center)[None])[0]) / n
+    least = _least_gradients(ball, distances, residual, reach)
+    around = _envelope(ball, center, reach, least, scale / n)
+    uniform = _envelope(ball, ball.center, ball.radius, 0.0, 1.0)
+    envelope = min(uniform, around, key=lambda e: e.log_total)
     weights = np.exp(envelope.log_masses - envelope.log_total)
     cumulative = np.cumsum(weights)
-    kept: list[np.ndarray] = []
-    have, tried = 0, 0
-    while have < count:
-        rate = max(have / tried, 0.01) if tried else 0.5
-        batch = int(min(max(1.2 * (count - have) / rate, 8), 10_000))
+
+    def propose(batch: int) -> np.ndarray:
         cell = np.searchsorted(cumulative, rng.random(batch) * cumulative[-1], side="right")
         cell = np.minimum(cell, len(weights) - 1)
         low, high = envelope.edges[cell], envelope.edges[cell + 1]
@@ -105,10 +108,10 @@ def sample_k_norm_in_ball(
         # Only where it can still be kept is the gradient worth its price.
         worth = np.flatnonzero(inside & (accept < log_ratio))
         log_ratio = log_ratio[worth] - gradient_norm(points[worth]) / scale
-        chosen = worth[accept[worth] < log_ratio]
-        kept.append(points[chosen])
-        have, tried = have + len(chosen), tried + batch
-    return np.concatenate(kept)[:count].reshape(*size, *geometry.shape)
+        return points[worth[accept[worth] < log_ratio]]
+
+    found = accepted(count, propose, 0.5, 0.01, (8, 10_000))
+    return found.reshape(*size, *geometry.shape)
 
 
 def expected_proposals(ball: GeodesicBall, n_records: int, scale: float) -> float:
@@ -136,22 +139,6 @@ def _log_area(dim: int, root: float, length: np.ndarray) -> np.ndarray:
         return np.zeros_like(length)
     with np.errstate(divide="ignore"):
         return (dim - 1) * np.log(np.sin(root * length) / root if root else length)
-
-
-def _smaller_envelope(
-    ball: GeodesicBall,
-    distances: np.ndarray,
-    center: np.ndarray,
-    scale: float,
-    gradient_norm: Callable[[np.ndarray], np.ndarray],
-) -> _Envelope:
-    uniform = _envelope(ball, ball.center, ball.radius, 0.0, 1.0)
-    n = len(distances)
-    reach = ball.radius + float(ball.geometry.dist(ball.center, center))
-    residual = float(gradient_norm(np.asarray(center)[None])[0]) / n
-    least = _least_gradients(ball, distances, residual, reach)
-    around = _envelope(ball, center, reach, least, scale / n)
-    return min(uniform, around, key=lambda e: e.log_total)
 
 
 def _envelope(

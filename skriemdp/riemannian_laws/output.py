@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +18,13 @@ from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.distributions import (
+    RiemannianGaussian,
+    RiemannianLaplace,
+    SpaceForm,
+    space_form,
+)
+from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
@@ -31,13 +39,13 @@ __all__ = [
 _MOST_PROPOSALS = 1e4
 
 
-def _space(geometry: Geometry) -> tuple[str, int, float]:
-    """(space, dim, curvature) as RiemannianEvent wants them."""
+def _space(geometry: Geometry) -> SpaceForm:
+    """Space, dimension and curvature as RiemannianEvent wants them."""
     form = space_form(geometry)
     if form is not None:
-        return form.name, form.dim, form.curvature
+        return form
     if isinstance(geometry, AffineInvariantSPD) and geometry.size == 2:
-        return "spd", 3, -0.5
+        return SpaceForm("spd", 3, -0.5)
     raise ValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
         "is known only through loose bounds.  Use Gaussian noise in a tangent space "
@@ -46,8 +54,52 @@ def _space(geometry: Geometry) -> tuple[str, int, float]:
     )
 
 
+class _PointMechanism(abc.ABC):
+    """A draw from a radial law around a point."""
+
+    geometry: Geometry
+    sensitivity: Sensitivity
+    _name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_sensitivity(self.sensitivity)
+        _ = self.law, self.event
+
+    @property
+    @abc.abstractmethod
+    def law(self) -> RiemannianGaussian | RiemannianLaplace:
+        """The noise."""
+
+    @property
+    @abc.abstractmethod
+    def event(self) -> Event:
+        """What one release costs."""
+
+    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
+        """A draw around the exact `point`; `size` draws of them cost that many events.
+
+        Parameters
+        ----------
+        point : array of shape ``shape``
+        rng : numpy.random.Generator
+        size : int or tuple of int, default=()
+
+        Returns
+        -------
+        array of shape ``(*size, *shape)``
+        """
+        law, bound = self.law, self.sensitivity.value
+
+        def sampler(point: np.ndarray, rng: np.random.Generator, size: tuple) -> np.ndarray:
+            return law.sample(point, size, rng)
+
+        return noise.draw(
+            point, law._length, self._name, rng, size, sensitivity=bound, sampler=sampler
+        )
+
+
 @dataclass(frozen=True)
-class RiemannianGaussianMechanism:
+class RiemannianGaussianMechanism(_PointMechanism):
     """A draw with density proportional to ``exp(-dist(y, point)**2 / (2 sigma**2))``.
 
     Parameters
@@ -88,11 +140,7 @@ class RiemannianGaussianMechanism:
     geometry: Geometry
     sensitivity: Sensitivity
     sigma: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_positive(sigma=self.sigma)
-        _ = self.event, self.law
+    _name = "riemannian-gaussian"
 
     @classmethod
     def calibrated(
@@ -117,39 +165,17 @@ class RiemannianGaussianMechanism:
     @property
     def event(self) -> RiemannianEvent:
         """What one release costs."""
-        space, dim, curvature = _space(self.geometry)
-        return RiemannianEvent(
-            law="gaussian",
-            space=space,
-            dim=dim,
-            curvature=curvature,
-            sensitivity=self.sensitivity.value,
-            scale=float(self.sigma),
-        )
+        where = _space(self.geometry)
+        return RiemannianEvent("gaussian", *where, self.sensitivity.value, float(self.sigma))
 
     @property
     def law(self) -> RiemannianGaussian:
         """The noise."""
         return RiemannianGaussian(self.geometry, self.sigma)
 
-    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """A draw around the exact `point`; `size` draws of them cost that many events.
-
-        Parameters
-        ----------
-        point : array of shape ``shape``
-        rng : numpy.random.Generator
-        size : int or tuple of int, default=()
-
-        Returns
-        -------
-        array of shape ``(*size, *shape)``
-        """
-        return _draw(self, self.sigma, "riemannian-gaussian", point, rng, size)
-
 
 @dataclass(frozen=True)
-class RiemannianLaplaceMechanism:
+class RiemannianLaplaceMechanism(_PointMechanism):
     """A draw with density proportional to ``exp(-dist(y, point) / scale)``.
 
     Parameters
@@ -187,11 +213,7 @@ class RiemannianLaplaceMechanism:
     geometry: Geometry
     sensitivity: Sensitivity
     scale: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_positive(scale=self.scale)
-        _ = self.law, self.event
+    _name = "riemannian-laplace"
 
     @classmethod
     def calibrated(
@@ -235,24 +257,13 @@ class RiemannianLaplaceMechanism:
         """What one release costs."""
         if space_form(self.geometry) is None:
             return PureEvent(self.sensitivity.value / self.scale * (1.0 + 1e-15))
-        space, dim, curvature = _space(self.geometry)
-        return RiemannianEvent(
-            law="laplace",
-            space=space,
-            dim=dim,
-            curvature=curvature,
-            sensitivity=self.sensitivity.value,
-            scale=float(self.scale),
-        )
+        where = _space(self.geometry)
+        return RiemannianEvent("laplace", *where, self.sensitivity.value, float(self.scale))
 
     @property
     def law(self) -> RiemannianLaplace:
         """The noise."""
         return RiemannianLaplace(self.geometry, self.scale)
-
-    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """A draw around the exact `point`, as :meth:`RiemannianGaussianMechanism.release`."""
-        return _draw(self, self.scale, "riemannian-laplace", point, rng, size)
 
 
 @dataclass(frozen=True)
@@ -350,42 +361,16 @@ class KNormGradientMechanism:
         :func:`skriemdp.riemannian_laws.k_norm_ball.sample_k_norm_in_ball`.
         """
 
-        def sampler(
-            norm: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, size: Size
-        ) -> np.ndarray:
+        def sampler(norm: Callable[..., Any], *drawn: Any) -> np.ndarray:
             if self.ball is not None:
                 assert distances is not None
-                return sample_k_norm_in_ball(
-                    self.ball, norm, distances, center, self.scale, rng, size
-                )
+                return sample_k_norm_in_ball(self.ball, norm, distances, center, self.scale, *drawn)
             return sample_k_norm_gradient(
-                self.geometry, norm, n_records, center, self.scale, rng, size
+                self.geometry, norm, n_records, center, self.scale, *drawn
             )
 
-        return noise.draw(
-            gradient_norm,
-            self.scale,
-            "k-norm",
-            rng,
-            size,
-            sensitivity=self.sensitivity.value,
-            sampler=sampler,
-        )
-
-
-def _draw(
-    mechanism: RiemannianGaussianMechanism | RiemannianLaplaceMechanism,
-    scale: float,
-    name: str,
-    point: np.ndarray,
-    rng: np.random.Generator,
-    size: Size,
-) -> np.ndarray:
-    def sampler(point: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
-        return mechanism.law.sample(point, size, rng)
-
-    bound = mechanism.sensitivity.value
-    return noise.draw(point, scale, name, rng, size, sensitivity=bound, sampler=sampler)
+        known: dict[str, Any] = {"sensitivity": self.sensitivity.value, "sampler": sampler}
+        return noise.draw(gradient_norm, self.scale, "k-norm", rng, size, **known)
 
 
 def _check_hadamard(geometry: Geometry) -> None:
@@ -469,15 +454,13 @@ def sample_k_norm_gradient(
     count = math.prod(size)
     law = _proposal(geometry, n_records, scale)
     at_center = float(gradient_norm(np.asarray(center)[None])[0])
-    kept, have, tried = [], 0, 0
-    while have < count:
-        rate = max(have / tried, 0.01) if tried else 0.5
-        batch = int(min(max(1.2 * (count - have) / rate, 16), 100_000))
+
+    def propose(batch: int) -> np.ndarray:
         coordinates = law.sample_coordinates(batch, rng)
         points = geometry.exp_coordinates(center, coordinates)
         distance = np.linalg.norm(coordinates, axis=-1)
         excess = gradient_norm(points) + at_center - n_records * distance
-        keep = np.log(rng.random(batch)) < -excess / scale
-        kept.append(points[keep])
-        have, tried = have + int(keep.sum()), tried + batch
-    return np.concatenate(kept)[:count].reshape(*size, *geometry.shape)
+        return points[np.log(rng.random(batch)) < -excess / scale]
+
+    found = accepted(count, propose, 0.5, 0.01, (16, 100_000))
+    return found.reshape(*size, *geometry.shape)

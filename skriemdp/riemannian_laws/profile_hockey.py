@@ -5,22 +5,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from skriemdp.riemannian_laws._quadrature import Window, integrate
-from skriemdp.riemannian_laws.profile_integrand import RadialPair, _Boundary, log_share
+from skriemdp.riemannian_laws.profile_integrand import LOG_HALF, RadialPair, _Boundary, log_share
 
 __all__ = [
     "log_complement",
     "log_delta",
+    "log_delta_and_loss",
     "log_delta_direct",
     "log_half_complement",
     "log_second_share",
 ]
 
-_LOG_HALF = math.log(0.5)
 _FINITE_SPAN = (-3.9, 3.9)
 _INFINITE_SPAN = (-5.0, 26.0)
 # Where the two halves of the integral cancel beyond this factor, the nested form takes over.
@@ -41,21 +41,34 @@ def _infinite_map(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(log_x), log_x + np.log1p(np.exp(-t))
 
 
+def _log_integrals(
+    log_density: Callable[..., Any],
+    rows: int,
+    span: tuple[float, float],
+    window: Window | None = None,
+) -> np.ndarray:
+    """Logs of the integrals of ``exp(log_density(index, t))`` over the real line."""
+
+    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return log_density(index, t), np.ones((1, *t.shape))
+
+    factor, sums = integrate(evaluate, rows, span, window)
+    return factor + _log(sums[0])
+
+
 def _log_mass(
     log_density: Callable[..., Any], lengths: list[float] | np.ndarray, window: Window | None = None
 ) -> np.ndarray:
     """Log integrals of ``exp(log_density(index, v))`` over ``0 < v < lengths[index]``."""
     lengths = np.asarray(lengths, dtype=float)
 
-    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mapped(index: np.ndarray, t: np.ndarray) -> np.ndarray:
         share, _, derivative = _finite_map(t)
         length = lengths[index, None]
         with np.errstate(divide="ignore"):
-            log_scale = log_density(index, length * share) + np.log(length) + derivative
-        return log_scale, np.ones((1, *t.shape))
+            return log_density(index, length * share) + np.log(length) + derivative
 
-    factor, sums = integrate(evaluate, lengths.size, _FINITE_SPAN, window)
-    return _log(sums[0]) + factor
+    return _log_integrals(mapped, lengths.size, _FINITE_SPAN, window)
 
 
 def _log(x: np.ndarray) -> np.ndarray:
@@ -68,26 +81,24 @@ def _log_normaliser(pair: RadialPair) -> float:
     if pair.kind > 0:
         return float(_log_mass(lambda _, v: pair.log_weight(v), [np.pi])[0])
 
-    def evaluate(_: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mapped(_: np.ndarray, t: np.ndarray) -> np.ndarray:
         x, derivative = _infinite_map(t)
-        log_scale = pair.log_weight(pair.scale * x) + derivative + np.log(pair.scale)
-        return log_scale, np.ones((1, *t.shape))
+        return pair.log_weight(pair.scale * x) + derivative + np.log(pair.scale)
 
-    factor, sums = integrate(evaluate, 1, _INFINITE_SPAN)
-    return float(factor[0] + np.log(sums[0, 0]))
+    return float(_log_integrals(mapped, 1, _INFINITE_SPAN)[0])
 
 
 def _main(
     pair: RadialPair,
     boundary: _Boundary,
-    rows: int,
     terms: Callable[..., Any],
     window: Window | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the distances r at which the sphere around the first centre is cut.
 
-    ``terms(log_first, log_second, shares)`` turns the four shares into a log scale and terms.
+    ``terms(log_ratio, shares, order)`` turns the four shares into a log scale and terms.
     """
+    rows = boundary.start.size
     if pair.kind > 0 and not (boundary.length > 0.0).any():
         return np.full(rows, -np.inf), np.zeros((3, rows))
 
@@ -102,7 +113,7 @@ def _main(
             x, rest = pair.scale * share, None
             derivative = derivative + np.log(pair.scale)
         r, complement, log_ratio, shares = boundary.at(index, x, rest)
-        log_scale, values = terms(log_ratio, shares)
+        log_scale, values = terms(log_ratio, shares, pair.order)
         return log_scale + pair.log_weight(r, complement) + derivative, values
 
     span = _FINITE_SPAN if pair.kind > 0 else _INFINITE_SPAN
@@ -110,52 +121,43 @@ def _main(
         return integrate(evaluate, rows, span, window)
 
 
-def _difference_terms(pair: RadialPair) -> Callable[..., Any]:
-    def terms(
-        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        first = log_share(shares[0], pair.order)
-        second = log_ratio + log_share(shares[2], pair.order)
-        top = np.maximum(first, second)
-        gap = -np.expm1(-np.abs(first - second))
-        values = np.stack(
-            [np.exp(first - top), np.exp(second - top), np.where(first >= second, gap, -gap)]
-        )
-        return top, np.nan_to_num(values)
+def _log_main(pair: RadialPair, boundary: _Boundary, share: Callable[..., Any]) -> np.ndarray:
+    """Logs of the integrals of one share, which `share` takes from the four."""
 
-    return terms
+    def terms(*found: Any) -> tuple[np.ndarray, np.ndarray]:
+        log_scale = share(*found)
+        return log_scale, np.ones((1, *log_scale.shape))
+
+    factor, sums = _main(pair, boundary, terms)
+    return factor + _log(sums[0])
 
 
-def _outside_terms(pair: RadialPair) -> Callable[..., Any]:
-    def terms(
-        _: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        outside = log_share(shares[1], pair.order)
-        return outside, np.ones((1, *outside.shape))
-
-    return terms
+# Four numbers whose incomplete betas are shares of spheres; see `_Boundary.at`.
+_Shares: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _complement_terms(pair: RadialPair) -> Callable[..., Any]:
-    def terms(
-        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        outside = log_share(shares[1], pair.order)
-        second = log_ratio + log_share(shares[2], pair.order)
-        total = np.logaddexp(outside, second)
-        return total, np.ones((1, *total.shape))
-
-    return terms
+def _outside(_: np.ndarray, shares: _Shares, order: int) -> np.ndarray:
+    return log_share(shares[1], order)
 
 
-def _second_terms(pair: RadialPair) -> Callable[..., Any]:
-    def terms(
-        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        second = log_ratio + log_share(shares[2], pair.order)
-        return second, np.ones((1, *second.shape))
+def _second(log_ratio: np.ndarray, shares: _Shares, order: int) -> np.ndarray:
+    return log_ratio + log_share(shares[2], order)
 
-    return terms
+
+def _complement(log_ratio: np.ndarray, shares: _Shares, order: int) -> np.ndarray:
+    return np.logaddexp(_outside(log_ratio, shares, order), _second(log_ratio, shares, order))
+
+
+def _difference(
+    log_ratio: np.ndarray, shares: _Shares, order: int
+) -> tuple[np.ndarray, np.ndarray]:
+    first, second = log_share(shares[0], order), _second(log_ratio, shares, order)
+    top = np.maximum(first, second)
+    gap = -np.expm1(-np.abs(first - second))
+    values = np.stack(
+        [np.exp(first - top), np.exp(second - top), np.where(first >= second, gap, -gap)]
+    )
+    return top, np.nan_to_num(values)
 
 
 # Next to the antipodes of the centres the boundary does not reach the spheres of radius > r1, R1.
@@ -220,9 +222,9 @@ def log_second_share(
     live = np.flatnonzero(gap > 0.0)
     if live.size:
         boundary = pair.boundary(epsilon[live], gap[live])
-        factor, sums = _main(pair, boundary, live.size, _second_terms(pair))
         cap = _second_cap(pair, boundary, epsilon[live])
-        result[live] = np.logaddexp(factor + _log(sums[0]), cap) - _log_normaliser(pair)
+        main = _log_main(pair, boundary, _second)
+        result[live] = np.logaddexp(main, cap) - _log_normaliser(pair)
     return result
 
 
@@ -232,11 +234,10 @@ def log_half_complement(pair: RadialPair) -> float:
     The same as ``log_complement(pair, 0) - log 2``, by symmetry, at half the cost.
     """
     boundary = pair.boundary(np.zeros(1), np.array([pair.epsilon_max]))
-    factor, sums = _main(pair, boundary, 1, _outside_terms(pair))
-    total = factor + _log(sums[0])
+    total = _log_main(pair, boundary, _outside)
     if pair.kind > 0:
         total = np.logaddexp(total, _first_cap(pair, boundary))
-    return min(float(total[0]) - _log_normaliser(pair), _LOG_HALF)
+    return min(float(total[0]) - _log_normaliser(pair), LOG_HALF)
 
 
 def log_complement(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
@@ -246,8 +247,7 @@ def log_complement(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     live = np.flatnonzero(gap > 0.0)
     if live.size:
         boundary = pair.boundary(epsilon[live], gap[live])
-        factor, sums = _main(pair, boundary, live.size, _complement_terms(pair))
-        total = factor + _log(sums[0])
+        total = _log_main(pair, boundary, _complement)
         total = np.logaddexp(total, _second_cap(pair, boundary, epsilon[live]))
         if pair.kind > 0:
             total = np.logaddexp(total, _first_cap(pair, boundary))
@@ -263,12 +263,26 @@ def log_delta(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     around the first centre, and G the part of the sphere of radius R(r) around the second, that lie
     in {loss >= epsilon} (docs/theory/riemannian-gdp.md).
     """
+    return np.minimum(log_delta_and_loss(pair, epsilon, _MOST_CANCELLATION)[0], 0.0)
+
+
+def log_delta_and_loss(
+    pair: RadialPair,
+    epsilon: float | np.ndarray,
+    most: float,
+    windows: tuple[Window | None, Window | None] = (None, None),
+) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`log_delta_direct`, but nested where the halves cancel beyond the factor `most`.
+
+    The second result is 1 there.
+    """
     epsilon, gap = _as_arrays(pair, epsilon, None)
-    result, cancellation = log_delta_direct(pair, epsilon)
-    nested = np.flatnonzero((gap > 0.0) & ~(cancellation < _MOST_CANCELLATION))
+    result, cancellation = log_delta_direct(pair, epsilon, windows)
+    nested = np.flatnonzero((gap > 0.0) & ~(cancellation < most))
     if nested.size:
         result[nested] = _log_delta_nested(pair, epsilon[nested], gap[nested])
-    return np.minimum(result, 0.0)
+        cancellation[nested] = 1.0
+    return result, cancellation
 
 
 def log_delta_direct(
@@ -288,7 +302,7 @@ def log_delta_direct(
     if not live.size:
         return result, cancellation
     boundary = pair.boundary(epsilon[live], gap[live])
-    factor, sums = _main(pair, boundary, live.size, _difference_terms(pair), window)
+    factor, sums = _main(pair, boundary, _difference, window)
     cap = _second_cap(pair, boundary, epsilon[live])
     shells = _shells(pair, boundary, boundary.inside, shell_window)
     top = np.maximum(np.maximum(factor, shells), cap)
@@ -306,7 +320,7 @@ def _log_delta_nested(pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray) ->
     finite = np.isfinite(pair.epsilon_max)
     width = pair.distance / pair.scale
 
-    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mapped(index: np.ndarray, t: np.ndarray) -> np.ndarray:
         if finite:
             _, share, derivative = _finite_map(t)
             rest = gap[index, None] * share
@@ -316,9 +330,8 @@ def _log_delta_nested(pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray) ->
             level, scale = epsilon[index, None] + width * share, np.log(width)
             rest = np.full_like(level, np.inf)
         value = log_second_share(pair, level, rest).reshape(t.shape)
-        return value + derivative + scale, np.ones((1, *t.shape))
+        return value + derivative + scale
 
     # Beyond these the share has fallen by more than exp(-42) from its value at epsilon.
     span = (-3.9, 2.9) if finite else (-5.0, np.log(20.0 + 2.0 * pair.order * pair.scale))
-    factor, sums = integrate(evaluate, epsilon.size, span)
-    return factor + _log(sums[0])
+    return _log_integrals(mapped, epsilon.size, span)

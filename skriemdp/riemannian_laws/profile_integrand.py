@@ -10,9 +10,9 @@ from scipy.special import betainc, betaln
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["RadialPair"]
+__all__ = ["LOG_HALF", "RadialPair", "log_share"]
 
-_LOG_HALF = math.log(0.5)
+LOG_HALF = math.log(0.5)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def log_share(u: np.ndarray, order: int) -> np.ndarray:
     """
     u = np.clip(u, 0.0, 1.0)
     if order == 0:
-        return np.full_like(u, _LOG_HALF)
+        return np.full_like(u, LOG_HALF)
     with np.errstate(divide="ignore"):
         if order == 1:
             return np.log((2.0 / math.pi) * np.arcsin(np.sqrt(u)))

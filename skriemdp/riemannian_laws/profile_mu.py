@@ -8,13 +8,13 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from skriemdp.privacy.calibration import _NODES, _WEIGHTS, _mills, _mills_slope
+from skriemdp.privacy.calibration import _LOG_SQRT_2PI, _NODES, _WEIGHTS, _mills, _mills_slope
 from skriemdp.riemannian_laws._quadrature import QuadratureError
 from skriemdp.riemannian_laws.profile_hockey import (
     _log_normaliser,
     log_complement,
     log_delta,
-    log_delta_direct,
+    log_delta_and_loss,
     log_half_complement,
 )
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
@@ -33,7 +33,7 @@ __all__ = [
 _SCAN_FROM = 2.5
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+# Cells of a certificate: time against how near to the supremum a mu can still be certified.
 _MOST_CELLS = 12000
 
 
@@ -58,11 +58,7 @@ def _profile_logs(
     pair: RadialPair, epsilon: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``log delta``, ``log(1 - delta)`` and the error of the first; never the slow nested form."""
-    delta, cancellation = log_delta_direct(pair, epsilon)
-    hard = ~(cancellation < 1e7)
-    if hard.any():
-        delta[hard] = log_delta(pair, epsilon[hard])
-        cancellation[hard] = 1.0
+    delta, cancellation = log_delta_and_loss(pair, epsilon, 1e7)
     delta = np.minimum(delta, -1e-300)
     complement = np.log(-np.expm1(delta))
     near_one = delta > math.log(0.4)
@@ -77,16 +73,11 @@ def mu_at_zero(pair: RadialPair) -> float:
         return pair.distance / pair.scale
     log_half = log_half_complement(pair)
     if log_half > math.log(0.49):  # delta(0) itself is small and known with relative accuracy
-        half = 0.5 * math.exp(float(log_delta(pair, 0.0)[0]))
-        return 2.0 * _normal_quantile_above_half(half)
+        # Inverse of Phi(x) - 1/2 for small values: series of the inverse error function.
+        z = 0.5 * math.exp(float(log_delta(pair, 0.0)[0])) * math.sqrt(2.0 * math.pi)
+        z2 = z * z
+        return 2.0 * (z * (1.0 + z2 * (1.0 / 6.0 + z2 * (7.0 / 120.0 + z2 * 127.0 / 5040.0))))
     return -2.0 * float(ndtri_exp(log_half))
-
-
-def _normal_quantile_above_half(excess: float) -> float:
-    # Inverse of Phi(x) - 1/2 for small excess: series of the inverse error function.
-    z = excess * math.sqrt(2.0 * math.pi)
-    z2 = z * z
-    return z * (1.0 + z2 * (1.0 / 6.0 + z2 * (7.0 / 120.0 + z2 * 127.0 / 5040.0)))
 
 
 def _mu_of_profile(pair: RadialPair, epsilon: np.ndarray) -> np.ndarray:
@@ -167,6 +158,12 @@ def _tail_start(pair: RadialPair, mu: float) -> float | None:
     return None
 
 
+def _end(pair: RadialPair, mu: float) -> float:
+    """From where on nothing has to be computed: the profile is zero, or a tail bound holds."""
+    start = _tail_start(pair, mu) if pair.law == "gaussian" else None
+    return start or pair.epsilon_max
+
+
 def is_gdp(pair: RadialPair, mu: float) -> bool:
     """Whether the pair is mu-GDP, proved for every epsilon up to the accuracy of the quadrature.
 
@@ -185,9 +182,7 @@ def is_gdp(pair: RadialPair, mu: float) -> bool:
 def _is_gdp(pair: RadialPair, mu: float) -> bool:
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale <= mu
-    end = pair.epsilon_max
-    if pair.law == "gaussian":
-        end = _tail_start(pair, mu) or end
+    end = _end(pair, mu)
     if not math.isfinite(end):
         return False
     nodes = np.linspace(0.0, end, 65)
@@ -246,17 +241,11 @@ def certified_mu(pair: RadialPair) -> float | None:
             # Next to the flat value a comparison takes over beyond epsilon = flat**2 / 2.
             flat = pair.distance / pair.scale
             mu = max(flat, mu) if mu > 0.9999 * flat else mu
-        if _affordable(pair, mu, slack) and is_gdp(pair, mu):
+        # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
+        affordable = 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
+        if _end(pair, mu) <= affordable and is_gdp(pair, mu):
             return mu
     return None
-
-
-def _affordable(pair: RadialPair, mu: float, slack: float) -> bool:
-    # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
-    end = pair.epsilon_max
-    if pair.law == "gaussian":
-        end = _tail_start(pair, mu) or end
-    return end <= 0.25 * _MOST_CELLS * mu * math.sqrt(8.0 * slack)
 
 
 def mu_floor(dim: int, distance: float) -> float:

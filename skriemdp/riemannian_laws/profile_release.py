@@ -13,7 +13,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_direct
+from skriemdp.privacy.calibration import _LOG_SQRT_2PI
+from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_and_loss
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 # Smallest delta that a loss distribution resolves; the mass beyond becomes an infinite loss.
 _LAST_LOG_DELTA = math.log(1e-22)
+# Nodes of a loss distribution or a Renyi divergence: time against the looseness of chords.
 _POINTS = 2000
 # Far below, an analytic bound replaces the quadrature.
 _FAR_LOG_DELTA = -2e4
@@ -140,10 +141,8 @@ class RadialRelease:
         epsilon = np.asarray(epsilon, dtype=float)
         value, cancellation = self._tail_bound(epsilon), np.ones(epsilon.shape)
         near = ~(value < _FAR_LOG_DELTA)
-        value[near], cancellation[near] = log_delta_direct(self.pair, epsilon[near], windows)
-        hard = near & (epsilon < self.pair.epsilon_max) & ~(cancellation < 1e6)
-        value[hard] = log_delta(self.pair, epsilon[hard])
-        cancellation[hard] = 1.0
+        found = log_delta_and_loss(self.pair, epsilon[near], 1e6, windows)
+        value[near], cancellation[near] = found
         margin = log_margin(self.pair, epsilon, value) + 4e-15 * cancellation
         return self._rounded(epsilon, value, margin)
 

@@ -27,11 +27,13 @@ from skriemdp.riemannian_laws.profile_release import (
 __all__ = ["MatrixRelease"]
 
 _ROOT_CURVATURE = math.sqrt(0.5)
+# Atoms of the plane's loss in each cell: time against their looseness.
 _POINTS = 200
 # A profile is reported at this much more than the sensitivity, all of it in the plane, where it is
 # shown to lie above every direction; cells that would need less than that are at least so wide.
 _STRETCH = 1.003
 _NARROWEST = 2e-4
+# Cells of the Gaussian loss of the line's part: as above.
 _CHORDS = 48
 # Up to this excess of mu^2 in the plane one Gaussian bound for all directions is tried first.
 _NEARLY_FLAT = 0.05
@@ -71,10 +73,6 @@ class MatrixRelease:
     def stretched_pair(self) -> RadialPair:
         """The pair whose profile is reported."""
         return dataclasses.replace(self, sensitivity=_STRETCH * self.sensitivity).worst_pair
-
-    @property
-    def epsilon_max(self) -> float:
-        return math.inf
 
     @property
     def _reach(self) -> float:
@@ -131,9 +129,9 @@ class MatrixRelease:
         def log_delta(epsilon: float) -> float:
             return math.log(max(stretched(epsilon), 1e-300))
 
-        epsilon = epsilon_for_delta(log_delta, delta, self.epsilon_max)
+        epsilon = epsilon_for_delta(log_delta, delta, math.inf)
         step = 1e-6
-        while 0.0 < delta < self.delta(epsilon, mu) and epsilon < self.epsilon_max:
+        while 0.0 < delta < self.delta(epsilon, mu) and epsilon < math.inf:
             epsilon += step * max(epsilon, 1.0)
             step *= 4.0
         return epsilon

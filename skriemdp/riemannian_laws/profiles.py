@@ -226,23 +226,6 @@ def _release(event: RiemannianEvent) -> MatrixRelease | RadialRelease:
     return RadialRelease(RadialPair(event.law, kind, event.dim, distance, scale))
 
 
-def _floor(
-    law: str, space: str, dim: int, curvature: float, sensitivity: float, target: Callable[..., Any]
-) -> float:
-    """Limit of ``target(dim, distance)`` as the noise grows; zero on spheres and lines."""
-    if space == "spd":
-        return target(2, sensitivity * math.sqrt(0.5))
-    if space != "hyperbolic" or dim == 1:
-        return 0.0
-    return target(dim, sensitivity * math.sqrt(-curvature))
-
-
-def _widest(law: str, space: str, dim: int, curvature: float) -> float:
-    if law == "laplace" and space == "hyperbolic" and dim > 1:
-        return (1.0 - 1e-9) / ((dim - 1) * math.sqrt(-curvature))
-    return math.inf
-
-
 def calibrated_riemannian_event(
     law: str,
     space: str,
@@ -289,17 +272,14 @@ tangent space instead, or raise mu.
         if epsilon is None or delta is None:
             raise TypeError("pass epsilon and delta, or mu.")
         check_privacy(epsilon, delta)
-        target: dict[str, float | None] = {
-            "epsilon": float(epsilon),
-            "delta": float(delta),
-            "mu": None,
-        }
     elif epsilon is not None or delta is not None:
         raise ValueError("pass either mu or epsilon and delta.")
     else:
         check_positive(mu=mu)
-        target = {"epsilon": None, "delta": None, "mu": float(mu)}
-    return _calibrated(law, space, int(dim), float(curvature), float(sensitivity), **target)
+    numbers = curvature, sensitivity, epsilon, delta, mu
+    return _calibrated(
+        law, space, int(dim), *(None if number is None else float(number) for number in numbers)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -316,20 +296,25 @@ def _calibrated(
     def event(scale: float) -> RiemannianEvent:
         return RiemannianEvent(law, space, dim, curvature, sensitivity, scale)
 
-    widest = _widest(law, space, dim, curvature)
+    def floor(target: Callable[..., float], moved: float) -> float:
+        """Limit of ``target(dim, distance)`` as the noise grows; zero on spheres and lines."""
+        if space == "spd":
+            return target(2, moved * math.sqrt(0.5))
+        return target(dim, moved * root) if root else 0.0
+
+    curved = space == "hyperbolic" and dim > 1
+    root = math.sqrt(-curvature) if curved else 0.0
+    widest = (1.0 - 1e-9) / ((dim - 1) * root) if curved and law == "laplace" else math.inf
     # Also validates the arguments; half the limit is a scale that exists.
     event(min(1.0, 0.5 * widest))
     if mu is not None:
-        _refuse(law, space, dim, curvature, sensitivity, "mu", mu, mu_floor)
+        _refuse("mu", mu, sensitivity, functools.partial(floor, mu_floor))
         return _calibrated_mu(event, sensitivity, mu, widest)
     assert epsilon is not None and delta is not None  # else mu was given
     if delta == 0.0:
-        return _calibrated_pure(event, law, space, sensitivity, curvature, epsilon, widest)
-
-    def floor(d: int, a: float) -> float:
-        return delta_floor(d, a, epsilon)
-
-    _refuse(law, space, dim, curvature, sensitivity, "delta", delta, floor)
+        return _calibrated_pure(event, epsilon, widest)
+    of_delta = functools.partial(delta_floor, epsilon=epsilon)
+    _refuse("delta", delta, sensitivity, functools.partial(floor, of_delta))
     target = math.log(delta)
     windows = Window(), Window()
 
@@ -357,25 +342,14 @@ def _calibrated(
     return found
 
 
-def _refuse(
-    law: str,
-    space: str,
-    dim: int,
-    curvature: float,
-    sensitivity: float,
-    name: str,
-    value: float,
-    target: Callable[..., Any],
-) -> None:
-    floor = _floor(law, space, dim, curvature, sensitivity, target)
-    if value > floor:
+def _refuse(name: str, value: float, sensitivity: float, floor: Callable[..., float]) -> None:
+    if value > floor(sensitivity):
         return
     low, high = 0.0, sensitivity
     for _ in range(60):
         middle = 0.5 * (low + high)
-        reached = _floor(law, space, dim, curvature, middle, target) < value
-        low, high = (middle, high) if reached else (low, middle)
-    raise _infeasible(name, value, floor, low)
+        low, high = (middle, high) if floor(middle) < value else (low, middle)
+    raise _infeasible(name, value, floor(sensitivity), low)
 
 
 def _infeasible(name: str, value: float, floor: float, sensitivity: float) -> InfeasibleTarget:
@@ -401,19 +375,12 @@ def _root(excess: Callable[..., Any], start: float, top: float) -> float:
     return low if low == high else brentq(excess, low, high, xtol=1e-13, rtol=1e-14)
 
 
-def _calibrated_pure(
-    event: Callable[..., Any],
-    law: str,
-    space: str,
-    sensitivity: float,
-    curvature: float,
-    epsilon: float,
-    widest: float,
-) -> RiemannianEvent:
-    if law == "laplace":
-        scale = sensitivity / epsilon
+def _calibrated_pure(event: Callable[..., Any], epsilon: float, widest: float) -> RiemannianEvent:
+    asked = event(min(1.0, 0.5 * widest))
+    if asked.law == "laplace":
+        scale = asked.sensitivity / epsilon
         if scale >= widest:
-            floor = sensitivity / widest
+            floor = asked.sensitivity / widest
             raise InfeasibleTarget(
                 f"epsilon={epsilon!r} cannot be reached with delta=0: the Laplace law of scale "
                 f"sensitivity / epsilon = {scale:.6g} does not exist on this space (the scale must "
@@ -421,13 +388,13 @@ def _calibrated_pure(
                 "reduce the sensitivity, or add noise in a tangent space.",
                 floor,
             )
-    elif space == "sphere":
-        far = 2.0 * math.pi / math.sqrt(curvature) - sensitivity
-        scale = math.sqrt(sensitivity * far / (2.0 * epsilon))
+    elif asked.space == "sphere":
+        far = 2.0 * math.pi / math.sqrt(asked.curvature) - asked.sensitivity
+        scale = math.sqrt(asked.sensitivity * far / (2.0 * epsilon))
     else:
         raise ValueError(
             "delta=0 needs the Laplace law: the privacy loss of Gaussian noise is unbounded on "
-            f"space={space!r}."
+            f"space={asked.space!r}."
         )
     while event(scale).release.epsilon_max > epsilon:
         scale *= 1.0 + 1e-14

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
 from skriemdp._groups import Groups, read_groups
 from skriemdp._progress import silence
-from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
+from skriemdp._quiet import Charged, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
     check_public_seed,
@@ -29,7 +28,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, check_noise, tags_of
+from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters, warn_large_epsilon
 from skriemdp.core.spent import PrivacySpent
@@ -42,10 +41,11 @@ from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import UNITS
 from skriemdp.mechanisms.budget import Release
-from skriemdp.preprocessing import PerGroup, transformed_once
+from skriemdp.preprocessing import AsksForRows, PerGroup, asks, transformed_once
 from skriemdp.privacy.events import as_drawn
 from skriemdp.selection.parts import (
     Part,
+    Uncharged,
     as_array,
     as_given,
     before_last,
@@ -88,18 +88,16 @@ _NUMBERS: dict[str, Any] = {
 _COMPANY = "floating-point losses that may round otherwise in other company"
 
 
-class _Prepaid:
+class _Prepaid(Uncharged):
     """Accountant of one fit inside a search: admits once what was planned, writes nothing.
 
     Plans are made on the terms of `accountant`, which was charged for the search.
     """
 
     def __init__(self, event: Event, accountant: PrivacyAccountant):
+        super().__init__()
         self._left = [event]
-        self.composes = accountant.composes
-
-    def __sklearn_clone__(self) -> Self:
-        return self
+        self.composes = accountant.composes  # type: ignore[method-assign]
 
     def spend(self, event: Event, **details: Any) -> None:
         if event not in self._left:
@@ -107,28 +105,7 @@ class _Prepaid:
         self._left.remove(event)
 
 
-class _Unlimited:
-    """Accountant of a fit on made-up records, which cost nothing."""
-
-    def composes(self, epsilon: float, delta: float) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-    def spend(self, event: Event, **details: Any) -> None:
-        pass
-
-
-def _delegates(name: str) -> Callable[..., Any]:
-    def check(search: PrivateGridSearchCV) -> bool:
-        getattr(getattr(search, "best_estimator_", None) or search.estimator, name)
-        return True
-
-    return check
-
-
-class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(AsksForRows):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
@@ -229,12 +206,6 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         self.random_state = random_state
         self.public_seed = public_seed
 
-    __metadata_request__fit = {"groups": True}
-    __metadata_request__predict = {"groups": True}
-    __metadata_request__predict_proba = {"groups": True}
-    __metadata_request__transform = {"groups": True}
-    __metadata_request__score = {"groups": True}
-
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Search, and release the best run.
 
@@ -292,7 +263,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
             fits,
-            2.0 * len(fits) if self.mean_runs is None else self.mean_runs,
+            runs,
             self.loss_bound,
             self.delta,
             accountant.composes(0.0, self.delta),
@@ -372,23 +343,16 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         rows = [np.flatnonzero(np.isin(people, chosen)) for chosen in (trains, scores)]
         return whole, whole.rows(rows[0]), whole.rows(rows[1])
 
-    def _split(
-        self, X: Any, y: Any
-    ) -> tuple[
-        tuple[csr_array | np.ndarray, np.ndarray | None],
-        tuple[csr_array | np.ndarray, np.ndarray | None],
-    ]:
+    def _split(self, X: Any, y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
 
         def split(*arrays: Any) -> list[csr_array | np.ndarray]:
             return train_test_split(*arrays, test_size=_VALIDATION_SHARE, random_state=seed)
 
-        parts = quietly(split, *arrays, labels=True)
-        return (
-            (parts[0], None if y is None else parts[2]),
-            (parts[1], None if y is None else parts[3]),
-        )
+        train, test, *labels = quietly(split, *arrays, labels=True)
+        y_train, y_test = labels or (None, None)
+        return (train, y_train), (test, y_test)
 
     def _check_truth(self, part: Part) -> None:
         """Raise unless the validation records hold numbers where "squared_error" will compare.
@@ -469,7 +433,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
         step = private_step(model)
-        step.set_params(accountant=_Unlimited(), **quiet(step))
+        step.set_params(accountant=Uncharged(), **quiet(step))
         X = np.asarray(X) if not hasattr(X, "shape") else X
         given, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
         last = last_step(model)
@@ -584,22 +548,11 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
     def classes_(self) -> np.ndarray:
         return self._winner().classes_
 
-    @available_if(_delegates("predict"))
-    def predict(self, X: np.ndarray, groups: Any = None) -> np.ndarray:
-        """``best_estimator_.predict(X)``; `groups` is for :class:`PerGroup`."""
-        return self._asked("predict", X, groups)
+    @property
+    def _answering(self) -> Any:
+        return getattr(self, "best_estimator_", self.estimator)
 
-    @available_if(_delegates("predict_proba"))
-    def predict_proba(self, X: np.ndarray, groups: Any = None) -> np.ndarray:
-        """``best_estimator_.predict_proba(X)``; `groups` is for :class:`PerGroup`."""
-        return self._asked("predict_proba", X, groups)
-
-    @available_if(_delegates("transform"))
-    def transform(self, X: Any, groups: Any = None) -> np.ndarray:
-        """``best_estimator_.transform(X)``; `groups` is for :class:`PerGroup`."""
-        return self._asked("transform", X, groups)
-
-    @available_if(_delegates("transform"))
+    @asks("transform")
     def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> np.ndarray:
         """Search, then transform the same rows with the winner."""
         return self.fit(X, y, groups).transform(X, groups)
@@ -611,7 +564,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         model, rows = before_last(winner, X)
         return getattr(model, method)(rows, groups=groups)
 
-    @available_if(_delegates("score"))
+    @asks("score")
     def score(
         self,
         X: np.ndarray,

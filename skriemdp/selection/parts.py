@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -15,8 +15,12 @@ from skriemdp.core.estimator import Data, PrivateEstimator, validated
 from skriemdp.descent.separate_rows import check_steps, refuse_mixing
 from skriemdp.preprocessing import PerGroup
 
+if TYPE_CHECKING:
+    from skriemdp.privacy.event import Event
+
 __all__ = [
     "Part",
+    "Uncharged",
     "as_array",
     "as_given",
     "before_last",
@@ -31,6 +35,22 @@ __all__ = [
     "seen",
     "validated_step",
 ]
+
+
+class Uncharged:
+    """Accountant of fits on made-up or public records, which cost nothing; of a ledger's `unit`."""
+
+    def __init__(self, unit: Any = None) -> None:
+        self.unit = unit
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def composes(self, epsilon: float, delta: float) -> bool:
+        return False
+
+    def spend(self, event: Event, **details: Any) -> None:
+        return None
 
 
 @dataclass(frozen=True)

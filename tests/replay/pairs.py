@@ -939,23 +939,23 @@ def completion():
     few = changed(crowd, *ratings([{0: 5.0}, {0: 1.0}], d))
     nothing = changed(crowd, *ratings([{}, left | right], d))
     flat = changed(crowd, *ratings([{}, dict.fromkeys(range(d), 3.0)], d))
-    plain = complete(method="none", epsilon=8.0)
+    plain = complete(mechanism="none", epsilon=8.0)
     pair("completion items", plain, *disjoint, attains=0.8)
     pair("completion items noisy", plain, *disjoint, attains=0.8, quiet=False)
     pair("completion one opposite rating", plain, *few, attains=0.05)
     pair("completion nothing rated", plain, *nothing, attains=0.2)
     pair("completion all alike", plain, *flat, attains=0.2)
-    fit = complete(2, method="covariance", **strong)
+    fit = complete(2, mechanism="covariance", **strong)
     pair("completion covariance", fit, *disjoint, attains=0.8)
     pair("completion covariance noisy", fit, *disjoint, quiet=False)
-    fit = complete(2, method="gradient", n_steps=3, **strong)
+    fit = complete(2, mechanism="gradient", n_steps=3, **strong)
     pair("completion gradient", fit, *disjoint, attains=0.5)
     pair("completion gradient noisy", fit, *disjoint, quiet=False)
     # A user who rates everything crosses every norm that is asked for.
     pair("completion gradient nothing rated", fit, *nothing)
-    fit = complete(2, method="gradient", epsilon=60.0, n_steps=2)
+    fit = complete(2, mechanism="gradient", epsilon=60.0, n_steps=2)
     pair("completion paid signal", fit, *disjoint)
-    fit = complete(2, method="stochastic", n_steps=4, **strong)
+    fit = complete(2, mechanism="stochastic", n_steps=4, **strong)
     pair("completion stochastic", fit, *disjoint)
     # The noise of this epsilon hides items: nothing but a level, from one end to the other.
     ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
@@ -965,7 +965,7 @@ def completion():
 
         def fit(accountant, users, items, values, named=named):
             table, _ = from_frame(named(users), items, values, catalogue=range(d))
-            settings = {"method": "none", "epsilon": 8.0, "accountant": accountant}
+            settings = {"mechanism": "none", "epsilon": 8.0, "accountant": accountant}
             return PrivateMatrixCompletion(**settings).fit(table)
 
         data = [_rows_of_ratings(*one) for one in zip(disjoint, ("x", [0]), strict=True)]
@@ -983,15 +983,15 @@ def completion():
     pair("completion signal", _signal, *map(sparse.csr_array, turning), attains=0.5)
     votes = np.array(crowd)
     some = changed(votes, *ratings([{}, {i: 5.0 if i % 3 else 1.0 for i in range(d)}], d))
-    pair("completion votes", complete(2, method="covariance", **strong), *some)
+    pair("completion votes", complete(2, mechanism="covariance", **strong), *some)
     pair(
         "completion extremes",
-        complete(method="none", epsilon=8.0),
+        complete(mechanism="none", epsilon=8.0),
         *changed(crowd, np.full(d, 1e200), np.full(d, -1e200)),
     )
     with np.errstate(all="ignore"):
         stored = [sparse.csr_array(np.nan_to_num(x)) for x in disjoint]
-    pair("completion sparse", complete(method="none", epsilon=8.0), *stored, attains=0.5)
+    pair("completion sparse", complete(mechanism="none", epsilon=8.0), *stored, attains=0.5)
 
 
 def _rows_of_ratings(table, strange):
