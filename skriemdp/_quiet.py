@@ -315,6 +315,8 @@ def _finite_numbers(
         fits = columns == 1 or (multi_output and columns == 2)
         if not fits or len(part) != len(X) or not part.flags.c_contiguous or not part.size:
             return False
+    if ensure_all_finite is False and not y:
+        return True
     with np.errstate(all="ignore"):  # a sum that overflows is not finite: decided there
         return all(bool(np.isfinite(np.sum(part))) for part in (X, *y))
 
