@@ -5,6 +5,7 @@ A first fit makes a hundred classes, and compiling takes ten times as long as al
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable
@@ -36,25 +37,37 @@ else:
         return made if cls is None else made(cls)
 
 
+@dataclasses.dataclass
+class _Standard:
+    """What a field and the settings of the standard decorator look like."""
+
+    field: int
+
+
+_KIND = dataclasses.fields(_Standard)[0]._field_type  # type: ignore[attr-defined]
+
+
 def _fields(cls: Any, frozen: bool) -> tuple[dataclasses.Field, ...]:
     """Fields of `cls` and of what it derives from; `cls` is marked as a dataclass."""
-    own = inspect.get_annotations(cls)
-    members = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
-    about = {"__doc__": "no signature", "__module__": cls.__module__, "__annotations__": own}
-    bare: Any = type(cls.__name__, (), members | about)
-    dataclasses.dataclass(init=False, repr=False, eq=False)(bare)
-    for name, value in members.items():
-        if isinstance(value, dataclasses.Field):
-            if name in bare.__dict__:
-                setattr(cls, name, bare.__dict__[name])
-            else:
-                delattr(cls, name)
     fields: dict[str, dataclasses.Field] = {}
-    for base in (*cls.__mro__[:0:-1], bare):
+    for base in cls.__mro__[:0:-1]:
         fields |= getattr(base, "__dataclass_fields__", {})
-    cls.__dataclass_fields__, cls.__dataclass_params__ = fields, bare.__dataclass_params__
-    cls.__dataclass_params__.frozen = frozen
-    found = dataclasses.fields(cls)
+    for name, annotation in inspect.get_annotations(cls).items():
+        if "ClassVar" in str(annotation):
+            continue
+        field: Any = cls.__dict__.get(name, dataclasses.MISSING)
+        if not isinstance(field, dataclasses.Field):
+            field = dataclasses.field(default=field)
+        elif field.default is not dataclasses.MISSING:
+            setattr(cls, name, field.default)
+        else:
+            delattr(cls, name)
+        field.name, field.type, field.kw_only, field._field_type = name, annotation, False, _KIND
+        fields[name] = field
+    settings: Any = copy.copy(_Standard.__dataclass_params__)  # type: ignore[attr-defined]
+    settings.frozen = frozen
+    cls.__dataclass_fields__, cls.__dataclass_params__ = fields, settings
+    found = tuple(fields.values())
     if "__match_args__" not in cls.__dict__:
         type.__setattr__(cls, "__match_args__", tuple(field.name for field in _given(found)))
     return found

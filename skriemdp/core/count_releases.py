@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import ComposedEvent, GaussianEvent, ParallelEvent, compose
+from skriemdp.privacy.events import ComposedEvent, GaussianEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent
 
 __all__ = ["count_before"]
@@ -54,4 +54,6 @@ def count_before(
     while excess(total) > 0.0:
         total *= 1.0 - 1e-12
     count = GaussianCount(1.0 / (math.sqrt(total**2 - before**2) * (1.0 - 1e-12)))
+    from skriemdp.privacy.events import ParallelEvent  # of a secret number of records only
+
     return count, ParallelEvent((fit, present(total)))

@@ -6,7 +6,6 @@ import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import type_of_target
 
 from skriemdp._config import get_config
 from skriemdp._random import check_public_seed
@@ -75,13 +74,21 @@ def _check_class_list(classes: Any) -> None:
     check_limit("most_classes", **{"len(classes)": size})
 
 
+def _kind_of_labels(y: Any) -> str:
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biu":
+        return "multiclass"  # whole numbers are labels; scikit-learn would look for tables first
+    from sklearn.utils.multiclass import type_of_target
+
+    return str(type_of_target(y, input_name="y"))
+
+
 def label_list(classes: Any, y: Any) -> np.ndarray:
     """The distinct labels of the public list `classes`, or of `y` without one; sorted.
 
     The labels in y then count as public.  Raises ValueError for labels of no use.
     """
     if classes is None:
-        kind = type_of_target(y, input_name="y")
+        kind = _kind_of_labels(y)
         if kind not in ("binary", "multiclass"):
             raise ValueError(
                 f"Unknown label type: {kind}. y must hold class labels, integers or strings; for "

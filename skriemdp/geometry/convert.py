@@ -9,20 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from skriemdp import geometry as spaces
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.correlation import Correlation
-from skriemdp.geometry.euclidean import Euclidean
-from skriemdp.geometry.grassmann import Grassmann
-from skriemdp.geometry.hyperbolic import Hyperboloid
-from skriemdp.geometry.poincare import Poincare
-from skriemdp.geometry.product import Product
-from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry, example_point
-from skriemdp.geometry.rotations import Rotations
-from skriemdp.geometry.shapes import PlanarShapes
-from skriemdp.geometry.spd import SPD
-from skriemdp.geometry.sphere import Sphere
-from skriemdp.geometry.stiefel import Stiefel
 
 
 def _square(build: Callable[[int], Geometry]) -> Callable[[int, int], Geometry | None]:
@@ -30,11 +18,11 @@ def _square(build: Callable[[int], Geometry]) -> Callable[[int, int], Geometry |
 
 
 def _rotations(scale: float) -> Callable[[int, int], Geometry | None]:
-    return lambda rows, columns: Rotations(scale) if rows == columns == 3 else None
+    return lambda rows, columns: spaces.Rotations(scale) if rows == columns == 3 else None
 
 
 def _shapes(landmarks: int, plane: int) -> Geometry | None:
-    return PlanarShapes(landmarks) if plane == 2 else None
+    return spaces.PlanarShapes(landmarks) if plane == 2 else None
 
 
 # What builds a geometry from the sizes of a point, and returns None where there is none.
@@ -42,35 +30,43 @@ Build: TypeAlias = Callable[..., Geometry | None]
 
 # name -> (what a point looks like, number of axes or None for any, geometry from the shape)
 _NAMES: dict[str, tuple[str, int | None, Build]] = {
-    "euclidean": ("any array", None, Euclidean),
+    "euclidean": ("any array", None, lambda *sizes: spaces.Euclidean(*sizes)),
     "sphere": (
         "(d + 1,), vectors of length one (places: skriemdp.geometry.from_lat_lon(lat, lon))",
         1,
-        lambda size: Sphere(size - 1),
+        lambda size: spaces.Sphere(size - 1),
     ),
     "circle": (
         "(1,), angles in radians (other units: pass skriemdp.geometry.Circle(24.0))",
         1,
-        lambda size: Circle(math.tau) if size == 1 else None,
+        lambda size: spaces.Circle(math.tau) if size == 1 else None,
     ),
-    "hyperboloid": ("(d + 1,), time coordinate first", 1, lambda size: Hyperboloid(size - 1)),
-    "poincare": ("(d,), vectors shorter than one", 1, Poincare),
-    "spd": ("(m, m), symmetric positive definite", 2, _square(SPD)),
+    "hyperboloid": (
+        "(d + 1,), time coordinate first",
+        1,
+        lambda size: spaces.Hyperboloid(size - 1),
+    ),
+    "poincare": ("(d,), vectors shorter than one", 1, lambda size: spaces.Poincare(size)),
+    "spd": ("(m, m), symmetric positive definite", 2, _square(lambda size: spaces.SPD(size))),
     "spd-log-euclidean": (
         "(m, m), symmetric positive definite",
         2,
-        _square(lambda size: SPD(size, metric="log-euclidean")),
+        _square(lambda size: spaces.SPD(size, metric="log-euclidean")),
     ),
     "spd-bures-wasserstein": (
         "(m, m), symmetric positive definite",
         2,
-        _square(lambda size: SPD(size, metric="bures-wasserstein")),
+        _square(lambda size: spaces.SPD(size, metric="bures-wasserstein")),
     ),
-    "correlation": ("(m, m), correlation matrices", 2, _square(Correlation)),
+    "correlation": (
+        "(m, m), correlation matrices",
+        2,
+        _square(lambda size: spaces.Correlation(size)),
+    ),
     "rotations": ("(3, 3), rotation matrices", 2, _rotations(1.0)),
     "shapes": ("(k, 2), landmarks in the plane", 2, _shapes),
-    "grassmann": ("(n, p) with p < n, orthonormal columns", 2, Grassmann),
-    "stiefel": ("(n, p) with p < n, orthonormal columns", 2, Stiefel),
+    "grassmann": ("(n, p) with p < n, orthonormal columns", 2, lambda n, p: spaces.Grassmann(n, p)),
+    "stiefel": ("(n, p) with p < n, orthonormal columns", 2, lambda n, p: spaces.Stiefel(n, p)),
 }
 
 
@@ -193,18 +189,18 @@ def _looks_like_a_manifold(manifold: object) -> bool:
 
 
 def _stiefel(n: int, p: int) -> Geometry | None:
-    return Stiefel(n, p) if p < n else None
+    return spaces.Stiefel(n, p) if p < n else None
 
 
 # Class -> geometry from the shape of a point, None where there is none of ours.  Metrics agree with
 # pymanopt's; a test compares them.
 _TWINS: dict[str, tuple[int | None, Build]] = {
-    "Euclidean": (None, Euclidean),
-    "Sphere": (1, lambda size: Sphere(size - 1)),
-    "SymmetricPositiveDefinite": (2, lambda rows, _: SPD(rows)),
-    "Grassmann": (2, Grassmann),
+    "Euclidean": (None, lambda *sizes: spaces.Euclidean(*sizes)),
+    "Sphere": (1, lambda size: spaces.Sphere(size - 1)),
+    "SymmetricPositiveDefinite": (2, lambda rows, _: spaces.SPD(rows)),
+    "Grassmann": (2, lambda n, p: spaces.Grassmann(n, p)),
     "Stiefel": (2, _stiefel),
-    "PoincareBall": (1, Poincare),
+    "PoincareBall": (1, lambda size: spaces.Poincare(size)),
     "SpecialOrthogonalGroup": (2, _rotations(math.sqrt(2.0))),
 }
 
@@ -230,19 +226,21 @@ _COPIED = {
 
 
 def _from_pymanopt(manifold: Any) -> Geometry:
+    from skriemdp.geometry.pymanopt_adapter import example_point
+
     cls = type(manifold)
     # A subclass may have changed the metric, so only pymanopt's own classes are known.
     name = cls.__name__ if cls.__module__.split(".")[:2] == ["pymanopt", "manifolds"] else ""
     if name == "Product":
-        return Product(*(as_geometry(factor) for factor in manifold.manifolds))
+        return spaces.Product(*(as_geometry(factor) for factor in manifold.manifolds))
     if name in _TWINS:
         axes, build = _TWINS[name]
         shape = np.shape(example_point(manifold))
         geometry = build(*shape) if axes in (None, len(shape)) else None
         if name in _COPIED and axes is not None and len(shape) == axes + 1:
             factor = build(*shape[1:])
-            geometry = None if factor is None else Product(*[factor] * shape[0])
+            geometry = None if factor is None else spaces.Product(*[factor] * shape[0])
         if geometry is not None:
             return geometry
     bounds, radius = _FACTS.get(name, ((-math.inf, math.inf), 0.0))
-    return PymanoptGeometry(manifold, curvature_bounds=bounds, injectivity_radius=radius)
+    return spaces.PymanoptGeometry(manifold, curvature_bounds=bounds, injectivity_radius=radius)

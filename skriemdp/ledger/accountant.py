@@ -40,7 +40,6 @@ from skriemdp.ledger.statements import (
 from skriemdp.ledger.storage import Ledger
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
-from skriemdp.privacy.foreign import as_event, described
 
 __all__ = [
     "BudgetError",
@@ -421,7 +420,7 @@ class PrivacyAccountant:
             The ledger cannot be written, or it has a ceiling and the event is seeded; nothing may
             be released.
         """
-        event = as_event(release, relation, d_in)
+        event, said = _read(release, relation, d_in)
         if relation is not None and self.delta == 0.0 and event.epsilon(0.0) == math.inf:
             raise ValueError(
                 f"{self._where()} has delta=0, and this release is private at a delta above 0 "
@@ -432,7 +431,7 @@ class PrivacyAccountant:
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
         pair = {} if at is None else {"epsilon": at[0], "delta": at[1]}
-        params = pair | described(release, relation, d_in) | dict(params or {})
+        params = pair | said | dict(params or {})
         unit, text = str(params.get("unit", "record")), note(params, facts or {})
         # A ledger without a ceiling promises nothing; it lists every charge with its unit.
         if rule.limits is not None or self.unit != "record":
@@ -658,9 +657,20 @@ def _check_name(what: str, name: str) -> None:
         raise ValueError(f"the name of a {what} must not be empty.")
 
 
+def _read(
+    release: Any, relation: str | None = None, d_in: float | None = None
+) -> tuple[Event, dict[str, Any]]:
+    """The event of a release, and what a ledger notes of another library's description."""
+    if isinstance(release, Event) and relation is None and d_in is None:
+        return release, {}
+    from skriemdp.privacy.foreign import as_event, described
+
+    return as_event(release, relation, d_in), described(release, relation, d_in)
+
+
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
     """The pair that an event was calibrated to, checked against it."""
-    as_event(event)
+    _read(event)
     if at is None:
         return None
     try:

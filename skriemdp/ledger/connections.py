@@ -167,17 +167,23 @@ def _connect(path: str) -> sqlite3.Connection:
     db = open_file(path)
     try:
         _check_format(db, path)
-        # The journal stays and is overwritten; each commit is synced, and so is its end mark.  A
-        # ledger of this process alone need not outlive the machine: power that fails ends both.
-        level = "OFF" if is_own(path) else "EXTRA"
+        # The journal stays and is overwritten.
         db.executescript(
-            f"PRAGMA journal_mode = PERSIST; PRAGMA synchronous = {level}; "
+            f"PRAGMA journal_mode = PERSIST; PRAGMA synchronous = {_synchronous(path)}; "
             "PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF"
         )
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _synchronous(path: str) -> str:
+    """Each commit is synced, and so is its end mark.
+
+    A ledger of this process alone need not outlive the machine: power that fails ends both.
+    """
+    return "OFF" if is_own(path) else "EXTRA"
 
 
 def _check_format(db: sqlite3.Connection, path: str) -> None:
@@ -233,7 +239,7 @@ def initialise(path: str, *header: str) -> None:
     """Write the tables of a new ledger into an empty file."""
     with locked(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(
-            "PRAGMA synchronous = EXTRA; PRAGMA fullfsync = ON; BEGIN IMMEDIATE; "
+            f"PRAGMA synchronous = {_synchronous(path)}; PRAGMA fullfsync = ON; BEGIN IMMEDIATE; "
             f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; {SCHEMA}"
         )
         db.execute("INSERT INTO ledger VALUES (?, ?, ?)", header)

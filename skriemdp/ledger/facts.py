@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import math
 import numbers
@@ -89,6 +88,8 @@ def _table(value: Any) -> np.ndarray | None:
 
 def _user() -> str:
     try:
+        import getpass
+
         return getpass.getuser()
     except (KeyError, OSError):  # a container may know no name
         return "unknown"

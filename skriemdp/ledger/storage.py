@@ -73,7 +73,8 @@ class Ledger:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
-            files.sync_folder(folder)
+            if not connections.is_own(path):
+                files.sync_folder(folder)
         return cls(path, key)
 
     @classmethod

@@ -380,7 +380,7 @@ manifold, default="auto"
         return read_records(
             self,
             table,
-            reset=first,
+            **({} if first else {"reset": False}),
             dtype=_DTYPES,
             accept_sparse="csr",
             ensure_all_finite=False,  # open_rows looks at the entries

@@ -16,7 +16,7 @@ import abc
 import math
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
@@ -29,11 +29,6 @@ from skriemdp.privacy.events_basic import (
     SeededEvent,
     ZCDPEvent,
 )
-from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
-from skriemdp.privacy.events_sampled import (
-    FixedSizeSampledGaussianEvent,
-    PoissonSampledGaussianEvent,
-)
 from skriemdp.privacy.loss_distributions import (
     TAIL,
     PrivacyLossDistribution,
@@ -42,6 +37,13 @@ from skriemdp.privacy.loss_distributions import (
     product,
     repeat,
 )
+
+if TYPE_CHECKING:
+    from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
+    from skriemdp.privacy.events_sampled import (
+        FixedSizeSampledGaussianEvent,
+        PoissonSampledGaussianEvent,
+    )
 
 __all__ = [
     "ApproximateEvent",
@@ -81,6 +83,23 @@ KINDS = {
     "riemannian": "skriemdp.riemannian_laws.profiles:RiemannianEvent",
     "laplace": "skriemdp.privacy.laplace:LaplaceEvent",
 }
+
+
+# Events that few fits release; loaded on first use.
+_ELSEWHERE = {
+    "MixtureEvent": "events_mixed",
+    "ParallelEvent": "events_mixed",
+    "SelectionEvent": "events_mixed",
+    "FixedSizeSampledGaussianEvent": "events_sampled",
+    "PoissonSampledGaussianEvent": "events_sampled",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _ELSEWHERE:
+            return getattr(import_module(f"skriemdp.privacy.{_ELSEWHERE[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _Together(Event):

@@ -35,8 +35,6 @@ _FLOOR = 1e-300
 # A panel is halved where its two rules differ by more than that of the whole; the differences are
 # added to the result.
 _TOLERANCE = 1e-11
-_FEW, _MANY = (np.polynomial.legendre.leggauss(count) for count in (12, 24))
-_NODES = np.concatenate([_FEW[0], _MANY[0]])
 _PANELS, _MOST_ROUNDS = 8, 200
 # Below, the Gaussian release is taken to be this much worse: the profile increases with mu.
 _LEAST_MU = 1e-8
@@ -45,6 +43,13 @@ _MOST_MU = 50.0
 _GRID = 2000  # values of epsilon that represent a profile in a loss distribution
 
 Panels = tuple[np.ndarray, np.ndarray, np.ndarray]  # row of each panel, its left end, its right end
+
+
+@functools.lru_cache(maxsize=1)
+def _rules() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes of both rules, one after the other; weights of the coarse and of the fine one."""
+    few, many = (np.polynomial.legendre.leggauss(count) for count in (12, 24))
+    return np.concatenate([few[0], many[0]]), few[1], many[1]
 
 
 @functools.lru_cache(maxsize=512)
@@ -90,13 +95,14 @@ def _log_integrals(log_f: Callable, panels: Panels, rows: int) -> tuple[np.ndarr
     done: list[tuple] = []
     sums = np.full(rows, -np.inf)  # of the panels that are done
     row, left, right = panels
+    nodes, coarse, fine = _rules()
     for _ in range(_MOST_ROUNDS):
         half = 0.5 * (right - left)
         middle = 0.5 * (right + left)
-        logs = log_f(row[:, None], middle[:, None] + half[:, None] * _NODES)
+        logs = log_f(row[:, None], middle[:, None] + half[:, None] * nodes)
         top = np.maximum(logs.max(axis=1), -1e300)
         values = np.exp(logs - top[:, None])
-        few, many = values[:, : _FEW[0].size] @ _FEW[1], values[:, _FEW[0].size :] @ _MANY[1]
+        few, many = values[:, : coarse.size] @ coarse, values[:, coarse.size :] @ fine
         with np.errstate(divide="ignore"):
             log_value = np.log(many + np.abs(many - few)) + np.log(half) + top
             log_change = np.log(np.abs(many - few)) + np.log(half) + top
