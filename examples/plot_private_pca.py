@@ -31,7 +31,10 @@ print("released shares of the variance:", model.explained_variance_ratio_.round(
 # non-private eigenvalues; private ones are those of clipped rows, a little smaller.
 
 figure, axis = plt.subplots(figsize=(6, 4))
-SpectrumDisplay.from_estimator(model, axis, truth=np.linalg.eigvalsh(np.cov(X.T)))
+SpectrumDisplay.from_estimator(model, axis)
+truth = np.linalg.eigvalsh(np.cov(X.T))[::-1]
+axis.plot(1 + np.arange(len(truth)), truth, "k_", label="not private")
+axis.legend()
 figure.tight_layout()
 
 # %%

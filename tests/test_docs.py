@@ -127,10 +127,24 @@ def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
         pytest.importorskip("pyriemann", reason="its page shows a pipeline with pyRiemann")
     if "bounds" in page:
         pytest.importorskip("pandas", reason="its page reads tables")
-    monkeypatch.chdir(tmp_path)
     request.addfinalizer(functools.partial(skriemdp.set_config, **skriemdp.get_config()))
     blocks = _blocks(ROOT / page, "python")
     assert blocks
+    # Noise is fresh, and once in some hundred runs a fit rightly warns of what it drew: a page that
+    # warns three times in a row does so of its own.
+    for attempt in range(3):
+        (folder := tmp_path / str(attempt)).mkdir()
+        monkeypatch.chdir(folder)
+        try:
+            _run(blocks, page)
+        except UserWarning:
+            if attempt == 2:
+                raise
+        else:
+            return
+
+
+def _run(blocks, page):
     namespace = {}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("error")

@@ -264,7 +264,7 @@ TINY = [
 def test_bounds_whose_squares_underflow_are_refused(estimator):
     # With feature_norm=1e-170 a row of norm 1e-162 had length zero, so it was scaled to 1e8.
     recorder = Recorder()
-    with pytest.raises(ValueError, match="between 1e-60 and 1e60"):
+    with pytest.raises(ValueError, match=r"between 1e-60 and 1e\+60"):
         clone(estimator).set_params(accountant=recorder).fit(*records(estimator))
     assert not recorder.spends
 
