@@ -24,12 +24,8 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.pca.releases import (
-    CovarianceRelease,
-    GradientRelease,
-    PowerRelease,
-    RefineRelease,
-)
+from skriemdp.pca.problem import GradientRelease
+from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
 from skriemdp.pca.search_releases import BoundsSearch, pairs_are_better
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.sensitivity import (
