@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.datasets import get_data_home
 
 from skriemdp._groups import find_ids, read_ids
 from skriemdp._quiet import quiet, read_numbers
@@ -197,7 +196,11 @@ def load_movielens(*, size: str = "1m", data_home: str | Path | None = None) -> 
 
 
 def _movielens_place(folder: str, data_home: str | Path | None) -> Any:
-    home = Path(data_home or os.environ.get("SKRIEMDP_DATA") or get_data_home())
+    if not (home := data_home or os.environ.get("SKRIEMDP_DATA")):
+        from sklearn.datasets import get_data_home  # loads half of scikit-learn
+
+        home = get_data_home()
+    home = Path(home)
     candidates = [home / folder, home / f"{folder}.zip"]
     for candidate in candidates:
         if candidate.exists():
