@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import math
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -491,6 +492,23 @@ def test_an_interrupted_fit_resumes_without_a_second_charge(
     assert not np.array_equal(whole.point_, resumed.point_)  # round 3 is lost
     with Checkpoint(tmp_path / "run.json").held(), pytest.raises(RuntimeError, match="another run"):
         fit()
+
+
+def test_a_checkpoint_is_waited_for_until_the_run_before_has_ended(tmp_path):
+    checkpoint, over = Checkpoint(tmp_path / "run.json"), threading.Event()
+
+    def run():
+        with checkpoint.held():
+            begun.set()
+            over.wait(60)
+
+    begun, before = threading.Event(), threading.Thread(target=run)
+    before.start()
+    assert begun.wait(60)
+    threading.Timer(0.3, over.set).start()
+    with checkpoint.held(wait=60.0):
+        assert over.is_set()
+    before.join()
 
 
 def test_estimators_without_a_problem_are_refused():

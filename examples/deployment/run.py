@@ -136,7 +136,6 @@ class Federation:
         self.n_rounds, self.round_timeout = n_rounds, round_timeout
         self.round_grace = round_grace
         self.epsilon = epsilon
-        self.patience = 60.0
         self.processes = {}
         self.port, *self.node_ports = free_ports(1 + len(HOSPITALS))
         self.checkpoint = self.folder / "checkpoint.json"
@@ -224,6 +223,8 @@ class Federation:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     break
             time.sleep(0.2)
+        else:
+            raise RuntimeError(f"the server did not start; see {self.logs / 'server.txt'}")
         home = f / "operator" / "flower"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
@@ -275,7 +276,7 @@ class Federation:
             "checkpoint": str(self.checkpoint),
             "round_timeout": self.round_timeout,
             "round_grace": self.round_grace,
-            "wait_for_nodes": self.patience,
+            "wait_for_nodes": 60.0,
         }
         (self.folder / "federation.json").write_text(json.dumps(description))
 
@@ -299,15 +300,18 @@ class Federation:
 
     def wait_until(self, reached):
         """Wait until the checkpoint is in a state of which this is true."""
-        deadline = time.monotonic() + self.timeout
-        while not reached(self.state()):
+        state, deadline = self.state(), time.monotonic() + self.timeout
+        while not reached(state):
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"no progress in {self.timeout:g} s; see {self.logs} (a longer --timeout, and "
                     "--logs DIR, which keeps them)."
                 )
             time.sleep(0.05)
-        return self.state()
+            before, state = state, self.state()
+            if state != before:
+                deadline = time.monotonic() + self.timeout
+        return state
 
 
 def run(folder, kill=None, restart=False, **settings):
@@ -328,9 +332,6 @@ def run(folder, kill=None, restart=False, **settings):
             federation.stop("server", signal.SIGKILL)
             lost = 1  # the round in flight is lost, and not asked again
             federation.start_server()
-            if kill:  # do not wait for the dead
-                federation.patience = 15.0
-                federation.describe(nodes)
             federation.submit()
         return federation.wait_for(federation.n_rounds - lost)
 

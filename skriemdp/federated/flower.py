@@ -274,7 +274,8 @@ class Deployment:
     round_grace : float, default=inf
         As `timeout` and `grace` of :class:`GridTransport`.
     wait_for_nodes : float, default=60.0
-        Seconds to wait for all clients before the first round.
+        Seconds to wait for all clients before the first round, and before that for a run of a
+        lost server to let go of the checkpoint.
     """
 
     loop: Any
@@ -290,7 +291,7 @@ class Deployment:
         """All rounds that the checkpoint does not hold yet; returns the point and the refusals."""
         transport = GridTransport(grid, self.nodes, self.round_timeout, self.round_grace)
         transport.wait_for_nodes(self.wait_for_nodes)
-        with Checkpoint(self.checkpoint).held() as checkpoint:
+        with Checkpoint(self.checkpoint).held(self.wait_for_nodes) as checkpoint:
             return self.loop.run(transport, self.start, self.fit_id, checkpoint)
 
 

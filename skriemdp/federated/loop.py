@@ -68,16 +68,21 @@ class Checkpoint:
         self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Checkpoint]:
+    def held(self, wait: float = 0.0) -> Iterator[Checkpoint]:
         """Keep other processes from running from this file; released when the process ends.
+
+        Parameters
+        ----------
+        wait : float, default=0.0
+            Seconds that another process has to end: a run may outlive the server that began it.
 
         Raises
         ------
         RuntimeError
-            If one is: both would release for one charge.
+            If one still runs: both would release for one charge.
         """
         lock = private_file(f"{self.path}.lock", "lock of the checkpoint")
-        connection = sqlite3.connect(lock, timeout=0.0, isolation_level=None)
+        connection = sqlite3.connect(lock, timeout=wait, isolation_level=None)
         try:
             try:
                 connection.execute("BEGIN EXCLUSIVE")
