@@ -94,7 +94,7 @@ def test_every_exported_estimator_is_checked_here():
     }
 
 
-@pytest.mark.parametrize("estimator", one_quick_per_class(ESTIMATORS + AROUND))
+@pytest.mark.parametrize("estimator", list(one_quick_per_class(ESTIMATORS + AROUND)))
 def test_check_estimator(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

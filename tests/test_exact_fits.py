@@ -158,7 +158,7 @@ def neighbours():
     yield Pair("regression extremes", regress(), *sizes, quiet=False)
 
 
-@pytest.mark.parametrize("pair", neighbours(), ids=lambda pair: pair.name)
+@pytest.mark.parametrize("pair", list(neighbours()), ids=lambda pair: pair.name)
 def test_neighbours_of_exact_fits_stay_within_their_integers(pair):
     tape = pair.run()
     assert {law for draw in tape.draws for law in draw.law} == {"discrete-gaussian"}
