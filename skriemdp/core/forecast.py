@@ -199,7 +199,7 @@ def forecast(
         refusal = estimator._needs_public_n(() if grouped else None)
         if refusal:
             raise ValueError(f"the accountant keeps the number of records secret, and {refusal}")
-        terms = dataclasses.replace(terms, composes=True, secret_n=True)
+        terms = dataclasses.replace(terms, secret_n=True)
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
         data = blank._validate(*_stand_ins(estimator, shape, y_shape, n_classes))
