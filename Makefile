@@ -43,8 +43,9 @@ test: $(VENV)/.test  ## the quick tests, which hold every promise once; two work
 test-slow: $(VENV)/.test  ## whole fits audited, processes killed, the gallery: about as long again
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
+# A third worker while others wait for servers and for processes that were killed.
 test-all: $(VENV)/.test  ## both, as continuous integration runs them
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 coverage: $(VENV)/.test  ## the same under coverage, which takes half as long again
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term

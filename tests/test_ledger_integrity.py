@@ -419,7 +419,7 @@ KILLED = """
 
 
 # Kills of the slow form; ten thousand charges need SKRIEMDP_KILLS=60 and some minutes.
-KILLS = int(os.environ.get("SKRIEMDP_KILLS", "12"))
+KILLS = int(os.environ.get("SKRIEMDP_KILLS", "8"))
 
 
 @pytest.mark.timeout(1800)

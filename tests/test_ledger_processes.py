@@ -104,11 +104,11 @@ def hammer(accountant, tries, start, kill_after=()):
 
 @pytest.mark.slow
 def test_eight_processes_never_pass_the_ceiling(tmp_path):
-    accountant = PrivacyAccountant(epsilon=6.0, delta=0.0, path=tmp_path / "hammered.ledger")
-    acknowledged, refused = hammer(accountant, [1250] * 8, "fork")
-    assert len(acknowledged) == 6000 and refused == 4000
+    accountant = PrivacyAccountant(epsilon=2.4, delta=0.0, path=tmp_path / "hammered.ledger")
+    acknowledged, refused = hammer(accountant, [500] * 8, "fork")
+    assert len(acknowledged) == 2400 and refused == 1600
     assert sorted(acknowledged) == [entry.entry for entry in accountant.history]
-    assert total(accountant) == 6.0
+    assert total(accountant) == 2.4
 
 
 @pytest.mark.slow

@@ -294,12 +294,12 @@ def test_releases_are_counted_where_there_are_too_many(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_charges(tmp_path):
-    budget = charge_often(tmp_path / "long.ledger", 100_000)
+def test_thirty_thousand_charges(tmp_path):
+    budget = charge_often(tmp_path / "long.ledger", 30_000)
     facts = gather(budget.path)
     page = to_html(facts)
     assert facts.findings == [] and len(page) < 300_000
-    assert facts.accounts[0].count == 100_000
+    assert facts.accounts[0].count == 30_000
     assert facts.accounts[0].used == pytest.approx(budget.remaining().used)
     assert page == to_html(gather(budget.path))
 

@@ -93,6 +93,18 @@ CHARGES = {"core/charge.py", "federated/agent.py", "federated/flower.py"}
 parsed = functools.lru_cache(maxsize=1024)(ast.parse)
 
 
+def by_file(found_in):
+    """A function of (file, text) as one of a package; answers about a file are remembered."""
+    remembered = functools.cache(lambda name, text, *more: tuple(found_in(name, text, *more)))
+
+    @functools.wraps(found_in)
+    def of_all(sources, *more):
+        for name, text in sources.items():
+            yield from remembered(name, text, *more)
+
+    return of_all
+
+
 def functions(tree):
     """``(name, node)`` of every function, and of the module without them."""
 
@@ -139,88 +151,88 @@ def is_public(generator, function):
     return name == "public_generator" or (fixed and bool(generator.args))
 
 
-def draws(sources):
+@by_file
+def draws(name, text):
     """``(file, function)`` that ask a generator for numbers, outside of where noise is drawn."""
-    for name, text in sources.items():
-        if name.startswith(NOISY):
-            continue
-        for owner, function in functions(parsed(text)):
-            for node in own_nodes(function):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Attribute)
-                    and node.func.attr in DRAWS
-                    and not is_public(node.func.value, function)
-                ):
-                    yield name, owner
+    if name.startswith(NOISY):
+        return
+    for owner, function in functions(parsed(text)):
+        for node in own_nodes(function):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in DRAWS
+                and not is_public(node.func.value, function)
+            ):
+                yield name, owner
 
 
-def calls(sources, last):
+@by_file
+def calls(name, text, last):
     """Files with a call of ``last(...)`` or ``x.last(...)``, once for each."""
-    for name, text in sources.items():
-        for node in ast.walk(parsed(text)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == last:
+    for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == last:
+            yield name
+
+
+@by_file
+def noise_callers(name, text):
+    """``(file, function)`` that call ``noise.draw``, by whatever name, outside of the drawers."""
+    if name.startswith(DRAWERS):
+        return
+    tree = parsed(text)
+    names = {"noise.draw"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "skriemdp.mechanisms"
+        ):
+            module = node.module.removeprefix("skriemdp.mechanisms").lstrip(".")
+            for alias in node.names:
+                called = alias.asname or alias.name
+                if (module, alias.name) == ("", "noise"):
+                    names.add(f"{called}.draw")
+                if (module, alias.name) == ("noise", "draw"):
+                    names.add(called)
+    for owner, function in functions(tree):
+        for node in own_nodes(function):
+            if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in names:
+                yield name, owner
+
+
+@by_file
+def factory_callers(name, text):
+    """Files beside the releases that call a factory of a budget, or ask it for its event."""
+    if name.startswith(BUILDERS) or is_release(name):
+        return
+    for node in ast.walk(parsed(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value).split(".")[-1]
+            if node.func.attr in FACTORIES and "budget" in owner.lower():
+                yield name
+        if isinstance(node, ast.Attribute) and node.attr == "event":
+            owner = node.value
+            if isinstance(owner, ast.Call) and ast.unparse(owner.func).endswith("Budget"):
                 yield name
 
 
-def noise_callers(sources):
-    """``(file, function)`` that call ``noise.draw``, by whatever name, outside of the drawers."""
-    for name, text in sources.items():
-        if name.startswith(DRAWERS):
-            continue
-        tree = parsed(text)
-        names = {"noise.draw"}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-                "skriemdp.mechanisms"
-            ):
-                module = node.module.removeprefix("skriemdp.mechanisms").lstrip(".")
-                for alias in node.names:
-                    called = alias.asname or alias.name
-                    if (module, alias.name) == ("", "noise"):
-                        names.add(f"{called}.draw")
-                    if (module, alias.name) == ("noise", "draw"):
-                        names.add(called)
-        for owner, function in functions(tree):
-            for node in own_nodes(function):
-                if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in names:
-                    yield name, owner
-
-
-def factory_callers(sources):
-    """Files beside the releases that call a factory of a budget, or ask it for its event."""
-    for name, text in sources.items():
-        if name.startswith(BUILDERS) or is_release(name):
-            continue
-        for node in ast.walk(parsed(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner = ast.unparse(node.func.value).split(".")[-1]
-                if node.func.attr in FACTORIES and "budget" in owner.lower():
-                    yield name
-            if isinstance(node, ast.Attribute) and node.attr == "event":
-                owner = node.value
-                if isinstance(owner, ast.Call) and ast.unparse(owner.func).endswith("Budget"):
-                    yield name
-
-
-def clip_sites(sources):
+@by_file
+def clip_sites(name, text):
     """``(file, function)`` that shorten vectors, outside of the mechanisms.
 
     By a call of ``shortened`` or ``enforce``, or by factors ``bound / maximum(lengths, bound)``.
     """
-    for name, text in sources.items():
-        if name.startswith(("mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
-            continue
-        for owner, function in functions(parsed(text)):
-            for node in own_nodes(function):
-                if isinstance(node, ast.Call):
-                    called = ast.unparse(node.func).split(".")[-1]
-                    if called in ("shortened", "_shortened", "shorten", "enforce", "_shrinking"):
-                        yield name, owner
-                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                    under = ast.unparse(node.right)
-                    if under.startswith("np.maximum(") and "norm" in under + ast.unparse(node.left):
-                        yield name, owner
+    if name.startswith(("mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
+        return
+    for owner, function in functions(parsed(text)):
+        for node in own_nodes(function):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func).split(".")[-1]
+                if called in ("shortened", "_shortened", "shorten", "enforce", "_shrinking"):
+                    yield name, owner
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                under = ast.unparse(node.right)
+                if under.startswith("np.maximum(") and "norm" in under + ast.unparse(node.left):
+                    yield name, owner
 
 
 def is_release(name):
@@ -241,40 +253,40 @@ def built():
     return found
 
 
-def builds(sources):
+@by_file
+def builds(name, text):
     """``(file, class)`` of mechanisms and events that neither builders nor releases mention.
 
     Calls, of the class or of what it offers (``X.calibrated(...)``), and classes passed on.  Not
     annotations, imports, and the second argument of ``isinstance``.
     """
-    for name, text in sources.items():
-        if name.startswith(BUILDERS) or is_release(name):
-            continue
-        waiting = [parsed(text)]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.Name | ast.Attribute):
-                last = node.id if isinstance(node, ast.Name) else node.attr
-                if last in built():
-                    yield name, last
-            for field, value in ast.iter_fields(node):
-                children = value if isinstance(value, list) else [value]
-                if field in ("annotation", "returns"):
-                    continue
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
-                    children = children[:1]
-                waiting += [child for child in children if isinstance(child, ast.AST)]
+    if name.startswith(BUILDERS) or is_release(name):
+        return
+    waiting = [parsed(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name | ast.Attribute):
+            last = node.id if isinstance(node, ast.Name) else node.attr
+            if last in built():
+                yield name, last
+        for field, value in ast.iter_fields(node):
+            children = value if isinstance(value, list) else [value]
+            if field in ("annotation", "returns"):
+                continue
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                children = children[:1]
+            waiting += [child for child in children if isinstance(child, ast.AST)]
 
 
-def scaled_by_hand(sources):
+@by_file
+def scaled_by_hand(name, text):
     """``(file, function)`` that multiply or divide by a noise multiplier."""
-    for name, text in sources.items():
-        for owner, function in functions(parsed(text)):
-            for node in own_nodes(function):
-                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
-                    factors = [ast.unparse(side) for side in (node.left, node.right)]
-                    if any("noise_multiplier" in factor.split("(")[0] for factor in factors):
-                        yield name, owner
+    for owner, function in functions(parsed(text)):
+        for node in own_nodes(function):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+                factors = [ast.unparse(side) for side in (node.left, node.right)]
+                if any("noise_multiplier" in factor.split("(")[0] for factor in factors):
+                    yield name, owner
 
 
 def unused_theorems(sources):

@@ -306,14 +306,14 @@ def test_what_bends_the_mean_is_an_estimate_too():
 @pytest.mark.slow
 def test_naive_regions_fail_where_dimension_is_high(monkeypatch):
     """A released covariance without repair, and the chi-square quantile, each cover too little."""
-    space, d, trials = Euclidean(20), 20, 2500
+    space, d = Euclidean(20), 20
     scales = 0.05 * np.r_[math.sqrt(20.0), np.ones(d - 1)]
-    settings = (space, 0.2 * np.eye(d)[0], scales, 2000, 1.0, 0.67, trials)
-    (hits,), _ = coverage(*settings, [MeanInference])
-    assert covers(hits, trials)
+    settings = (space, 0.2 * np.eye(d)[0], scales, 2000, 1.0, 0.67)
+    (hits,), _ = coverage(*settings, 800, [MeanInference])
+    assert covers(hits, 800)
     monkeypatch.setattr(regions, "region_threshold", lambda fit, level: stats.chi2.ppf(level, 20))
-    (chi_square,), _ = coverage(*settings, [MeanInference])
-    assert chi_square < stats.binom.ppf(5e-7, trials, 0.95)
+    (chi_square,), _ = coverage(*settings, 2500, [MeanInference])
+    assert chi_square < stats.binom.ppf(5e-7, 2500, 0.95)
 
 
 def test_a_covariance_without_repair_is_no_covariance(rng):
