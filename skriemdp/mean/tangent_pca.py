@@ -113,7 +113,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     records of one group; n, their number, is public, or secret as for
     :class:`skriemdp.PrivateFrechetMean` (docs/theory/presence.md); that of
     :class:`skriemdp.mean.joint_releases.JointMean`, mu-GDP.  `transform` of a row depends on that
-    row and is not private.  Derivation: docs/theory/inference.md.
+    row and is not private.  Derivation: docs/theory/regions.md.
 
     Examples
     --------
