@@ -288,6 +288,17 @@ def test_pages_of_estimators_have_the_same_parts(page):
     assert "errors people make" in heads
 
 
+FIGURE = re.compile(r"^```\{figure\} \.\./gallery/images/sphx_glr_(plot_\w+)_\d{3}\.png$", re.M)
+
+
+@pytest.mark.parametrize("page", OF_ESTIMATORS)
+def test_pages_of_estimators_have_one_picture_from_the_gallery(page):
+    text = (ROOT / f"docs/user_guide/{page}.md").read_text(encoding="utf-8")
+    (name,) = FIGURE.findall(text)
+    assert (ROOT / f"examples/{name}.py").exists()
+    assert f"{{doc}}`script <../gallery/{name}>`" in text and len(re.findall("{figure}", text)) == 1
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
