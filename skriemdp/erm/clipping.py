@@ -23,7 +23,7 @@ from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 
 __all__ = ["ClipNorm"]
 
-# Share of mu**2 for the norm.
+# Share of mu**2 for the quantile of the gradients' norms: a convention.
 _SHARE = 0.03
 
 

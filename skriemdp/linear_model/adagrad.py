@@ -31,13 +31,14 @@ __all__ = ["NoisyAdaGrad"]
 # for all data (docs/benchmarks.md, "Linear models"); more where the steps can grow.
 _WARMUP = 0.25
 _GROWING_WARMUP = 0.5
-# A growing step size over the root mean square of the coordinates of the way so far.
+# Size of a growing step over the root mean square of the coordinates of the way so far
+# (benchmarks/adagrad.py).
 _GROWTH = 3.0
 # Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0
 
-# Share of mu**2 that "paper" spends on its matrices.
+# Share of mu**2 that "paper" spends on its matrices: a convention.
 _MOMENT_SHARE = 0.2
 
 

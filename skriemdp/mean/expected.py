@@ -28,7 +28,8 @@ __all__ = [
     "told_spread",
 ]
 
-# A result with more noise than this part of the records' spread tells little.
+# A result is worth having if its noise is at most this part of the records' spread: a convention of
+# `plan`.
 _WORTH = 0.25
 
 

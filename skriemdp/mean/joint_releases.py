@@ -41,12 +41,12 @@ __all__ = [
 
 # Name of the joint release.
 _MOMENTS = "mean and second moment"
-# Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
-# rough mean and a radius around it.
+# Shares of mu**2 before the joint release in a public ball: the clipped fraction, a rough mean and
+# a radius around it (benchmarks/inference.py --part coverage).
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
-# Below these n mu a look finds nothing.
+# No look below these n mu, the second times the root of the dimension: it would find nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
-# Of a released number of records, over that number: above, nothing says where the mean is.
+# Largest relative noise of a released number of records: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
 # classes whose number came out too large, and regions of those hold their means less often.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
-# Towards the mean, where no rate is known and none is needed.
+# Full steps to the mean on manifolds without a proved rate: a convention.
 _SOME_STEPS = (1.0,) * 100
 
 

@@ -70,17 +70,21 @@ __all__ = [
 ]
 
 
-# Positively curved balls in which the iterated mean costs at most so much more noise have it.
+# In positively curved balls means are iterated if that costs at most this factor in the standard
+# deviation of the noise; iterating has no bias.
 _CHEAP = math.sqrt(2.0)
-# In wider ones it must pay against this part of the worst bias of logarithms: what data show.
+# Wider balls: iterate if it costs less than this part of the worst-case bias of the mean of
+# logarithms, about what data show (benchmarks/mean_mechanisms.py --part auto).
 _SEEN_BIAS = 0.05
-# Below this n mu a search for a ball of matrices is lost more often than not.
+# Below this n mu a search for a ball of matrices is lost more often than not
+# (benchmarks/wide_means.py --only matrices).
 LEAST_MATRICES = 18.0
-# Found balls end a little below the limit.
+# Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
-# No table in memory has more rows: a column of them takes half a terabyte.
+# Rows that a table in memory may have at most: a column of them takes half a terabyte.
 _MOST = 2.0**36
-# No step is made longer than that many times.
+# Least mean second derivative that the last step divides by: noise in a small one would make the
+# step too long.
 _LEAST_HESSIAN = 0.2
 
 

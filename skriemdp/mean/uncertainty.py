@@ -21,7 +21,8 @@ __all__ = ["WIDER", "NoiseLaw", "check_uncertainty", "standard_error", "warn_cut
 # Private radii, over what the search or the look found: regions of balls that cut skewed data miss
 # the mean of the data themselves (benchmarks/inference.py, "--part widening").
 WIDER = 1.3
-# More than this fraction of clipped records moves what a region covers by a part of its size.
+# A fit warns above this fraction of clipped records: they then move what a region covers by a part
+# of its size.
 _CUT = 0.02
 
 

@@ -26,9 +26,9 @@ from skriemdp.privacy.sensitivity import (
 
 __all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
 
-# Clipped records are told of where they are this share above the one that was meant, and so many
-# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits, and
-# that of a pure fit in 4 of 1e4.
+# A fit warns if the clipped fraction exceeds what was meant by this share and this many standard
+# deviations of its noise: Gaussian noise alone does it in 3 of 1e7 fits, that of a pure fit in 4 of
+# 1e4.
 _EXCESS, _SURE = 0.2, 5.0
 
 

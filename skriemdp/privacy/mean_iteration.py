@@ -17,7 +17,8 @@ from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_toleranc
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
-# One step alone must not fall shorter of a full one: it would leave the mean that part of its way.
+# A single step may be shorter than a full one by at most this part: the mean would be left that
+# part of its way.
 _NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3

@@ -44,8 +44,8 @@ __all__ = [
 
 # Covers the rounding of a handful of float64 operations.
 _UP = 1.0 + 4e-15
-# Cells of a maximum that is bounded cell by cell, and parts that those which may hold it are cut
-# into.
+# Cells of a maximum that is bounded cell by cell, and into how many parts a promising one is cut:
+# time against tightness.
 _CELLS, _PARTS = 64, 4
 
 
