@@ -250,6 +250,19 @@ def _rows(text):
     return [len(t.splitlines()) - 2 for t in re.findall(r"(?:^\|.*\n)+", text, flags=re.M)]
 
 
+def _torn(text):
+    """Lines that are rows of a table without its head: an empty line tears a table apart."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    first = re.findall(r"(?:^|\n\n)(\|.*)\n(?!\|[-:| ]+\|)", text)
+    return [*first, *re.findall(r"\n\|[-:| ]+\|\n(?!\|)", text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_tables_are_whole(page):
+    assert not _torn("|a|\n|-|\n|b|\n") and _torn("|a|\n|-|\n|b|\n\n|c|\n|d|\n")
+    assert not _torn(page.read_text(encoding="utf-8"))
+
+
 def test_words_and_rows_are_counted():
     text = "# T\nOne *two*, 3 - a+b\n\n|a|b|\n|-|-|\n|x|y|\n|z|u|\n\n```python\nx = 1\n```\n"
     assert _words(text) == 11  # T One two 3 a+b |a|b| |x|y| |z|u| python x 1
