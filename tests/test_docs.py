@@ -253,13 +253,13 @@ def _rows(text):
 def _torn(text):
     """Lines that are rows of a table without its head: an empty line tears a table apart."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    first = re.findall(r"(?:^|\n\n)(\|.*)\n(?!\|[-:| ]+\|)", text)
+    first = re.findall(r"(?:^|\n\n)(\| .*\|)\n(?!\|[-:| ]+\|)", text)
     return [*first, *re.findall(r"\n\|[-:| ]+\|\n(?!\|)", text)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_tables_are_whole(page):
-    assert not _torn("|a|\n|-|\n|b|\n") and _torn("|a|\n|-|\n|b|\n\n|c|\n|d|\n")
+    assert not _torn("|a|\n|-|\n|b|\n") and _torn("| a |\n|-|\n| b |\n\n| c |\n| d |\n")
     assert not _torn(page.read_text(encoding="utf-8"))
 
 
