@@ -355,7 +355,7 @@ class _Items:
         return with_data(self.matrix, values)
 
     def residuals(self) -> sparse.csr_array:
-        """The same minus the users' biases."""
+        """Residuals less the users' biases."""
         biases = user_biases(self.matrix, self.effects + self.level)
         values = centered_values(self.matrix, self.effects + self.level, biases)
         return with_data(self.matrix, values)

@@ -94,7 +94,7 @@ class PrivacySpent:
 
     @property
     def delta(self) -> float:
-        """By the certified profile of `event`; 1 of a seeded fit."""
+        """Delta by the certified profile of `event`; 1 of a seeded fit."""
         return 1.0 if self.seeded else self.planned_delta
 
     @property

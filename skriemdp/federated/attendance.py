@@ -120,12 +120,12 @@ class Attendance(NamedTuple):
         return digest("attendance", release, self.name.encode(), self.key, number(self.size))
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Write it as bytes."""
         return packed(self.name.encode(), self.key, number(self.size), self.signature, self.marks)
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """From bytes; ValueError where they are something else."""
+        """Read it from bytes; ValueError where they are something else."""
         name, key, size, signature, marks = unpacked(data)
         return cls(name.decode("ascii"), key, whole(size), signature, marks)
 

@@ -154,7 +154,7 @@ class NoisyAdaGrad:
         self.held(shape, 1.0).check(mu_of(self.noise_multiplier))
 
     def noise_of_last(self, shape: tuple[int, int], n: int) -> float:
-        """Of a coordinate of the last step's mean gradient."""
+        """Noise of a coordinate of the last step's mean gradient."""
         held, mu = self.held(shape, float(self.clip_norms[-1])), mu_of(self.noise_multiplier)
         return held.sigma(held.check(mu)) / self.sampler.expected_size(n)
 

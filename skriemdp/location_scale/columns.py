@@ -204,7 +204,7 @@ def _effective(scales: np.ndarray) -> float:
 
 
 def _levels(columns: int) -> np.ndarray:
-    """Of a vector that asks for both quantiles of so many columns."""
+    """Levels of a vector that asks for both quantiles of so many columns."""
     return np.tile(_FIFTHS, columns)
 
 

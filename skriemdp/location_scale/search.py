@@ -322,7 +322,7 @@ class LocationScaleSearch:
 
     @property
     def mu_search(self) -> float:
-        """Of the search alone, whatever it finds."""
+        """Mu of the search alone, whatever it finds."""
         return self.mu * math.sqrt(self.shares.total)
 
     @property

@@ -253,7 +253,7 @@ def _seen(
 
 
 def _usual_bias(ball: GeodesicBall) -> float:
-    """Of the mean of logarithms at the public centre, per coordinate."""
+    """Usual bias of the mean of logarithms at the public centre, per coordinate."""
     if ball.geometry.is_flat:
         return 0.0
     return _USUAL_BIAS * bias_bounds(ball)[1] / math.sqrt(ball.geometry.dim)

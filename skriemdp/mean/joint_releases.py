@@ -139,7 +139,7 @@ class JointMean:
 
     @property
     def count(self) -> GaussianCount:
-        """Of the records outside the last ball."""
+        """Count of the records outside the last ball."""
         return GaussianBudget(self.mu).count(_COUNT)
 
     @property
@@ -157,7 +157,7 @@ class JointMean:
 
     @property
     def joint_mu(self) -> float:
-        """Of the joint release; at least that, after a search."""
+        """Mu of the joint release; at least that, after a search."""
         before = _COUNT
         if self.search is not None:
             before += self.search.shares.total
@@ -166,7 +166,7 @@ class JointMean:
         return self.mu * math.sqrt(1.0 - before)
 
     def plan(self, **public: Any) -> Plan[JointMean]:
-        """That of a fit which releases nothing else; `public` are facts besides ball and number."""
+        """Plan of a fit which releases nothing else; `public` are facts besides ball and number."""
         dim, classes = self.geometry.dim, self.n_classes or 0
         matrices = (8.0 + 4.0 * classes) * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3
         moments = f"moments of {classes} classes" if classes else f"moment of {dim} coordinates"

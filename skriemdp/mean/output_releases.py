@@ -49,7 +49,7 @@ class DistanceLaw:
     law: Any
 
     def radius(self, level: float) -> float:
-        """With probability `level` a draw is no farther."""
+        """Distance that a draw keeps within with probability `level`."""
         check_fraction(level=level)
         return float(self.law.distance_quantile(level))
 

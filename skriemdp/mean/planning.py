@@ -121,7 +121,7 @@ class MeanPlan:
 
     @property
     def noise(self) -> MeanNoise:
-        """Of the mean."""
+        """Noise of the mean."""
         return MeanNoise(self.mu, self.law, self.secret_n)
 
     def steps(self, geometry: Geometry) -> bool:

@@ -183,7 +183,7 @@ class MeanNoise:
         return LaplaceNoise(plain_sensitivity(vectors, most), self.law).sigma / n
 
     def on(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
-        """The same noise, as a float, on a vector with this sensitivity."""
+        """Make the same noise, as a float, for a vector with this sensitivity."""
         if self.law is not None:
             return LaplaceNoise(sensitivity, self.law)
         assert self.mu is not None

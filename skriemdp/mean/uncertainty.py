@@ -81,14 +81,14 @@ class NoiseLaw:
 
     @classmethod
     def of_inference(cls, inference: MeanInference) -> NoiseLaw:
-        """Of a mean that was released with its second moment, whose noise turns it too."""
+        """Noise of a mean that was released with its second moment, whose noise turns it too."""
         dim = len(inference.first)
         to_mean = inference.score_to_mean
         noise = to_mean @ inference.score_covariance(np.zeros((dim, dim))) @ to_mean.T
         return cls(dim, math.sqrt(float(np.linalg.eigvalsh(noise)[-1])))
 
     def radius(self, level: float) -> float:
-        """With probability `level` at least the noise is no longer."""
+        """Length that the noise keeps within with probability `level` at least."""
         check_fraction(level=level)
         if self.laplace:
             return self.scale * float(gammaincinv(self.dim, level))

@@ -169,12 +169,12 @@ class LaplaceCount:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Of a count."""
+        """Sensitivity of a count."""
         return interval_sensitivity(1.0)
 
     @property
     def scale(self) -> float:
-        """Of the Laplace law, in records."""
+        """Scale of the Laplace law, in records."""
         return self.sensitivity.value / self.epsilon
 
     @property

@@ -288,7 +288,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
 
 
 def answers(count: int, level: Any = 0.5) -> VectorSet:
-    """So many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
+    """Set of so many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
 
     What is summed is what each number exceeds its level by, one for all or an array: an absent
     record, or one with a number that is not finite, adds a level everywhere.
@@ -522,7 +522,7 @@ class Moment(Held):
 
 
 def _traces(factors: np.ndarray) -> np.ndarray:
-    """Of the ``L'L`` of factors L, shape ``(b, m, dim)``."""
+    """Traces of the ``L'L`` of factors L, shape ``(b, m, dim)``."""
     return np.einsum("bij,bij->b", factors, factors)
 
 
@@ -546,7 +546,7 @@ class RoundedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the rows."""
+        """Shape of the rows."""
         return self.rows.shape
 
     @property

@@ -57,7 +57,7 @@ class Release:
 
     @property
     def days(self) -> str:
-        """Of the first and the last charge."""
+        """Days of the first and the last charge."""
         return f"{self.first.time[:10]} to {self.last.time[:10]}"
 
     @property

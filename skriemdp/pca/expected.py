@@ -30,7 +30,7 @@ def expected_components(
     grouped: bool,
     spread: Any,
 ) -> Expected:
-    """Of eigenvectors of a noisy second moment.
+    """Expected error of the eigenvectors of a noisy second moment.
 
     Parameters
     ----------

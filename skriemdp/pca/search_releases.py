@@ -213,7 +213,7 @@ class BoundsSearch:
 
     @property
     def usual_share(self) -> float:
-        """Of ``mu**2``, where the data lie so near that one mean finds them."""
+        """Share of ``mu**2`` where the data lie so near that one mean finds them."""
         share = sum(self._first_shares) if self.private_center else 0.0
         if self.row_norm is None:
             share += _RANK_SHARE + (_NORM_SHARE if self.pair_seed is None else _PAIR_NORM_SHARE)
@@ -221,7 +221,7 @@ class BoundsSearch:
 
     @property
     def _first_shares(self) -> tuple[float, float]:
-        """Of the norm about the origin, and of the mean of the rows scaled to it."""
+        """Shares of the norm about the origin, and of the mean of the rows scaled to it."""
         if self.pair_seed is not None:
             return _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
         return float(np.clip(600.0 / self._n_mu**2, *_ORIGIN_SHARE)), self.mean_share
@@ -389,7 +389,7 @@ def noisy_number(
     name: str,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """As :func:`noisy_mean`, of one number between zero and `most` for each record."""
+    """Release the mean of one number between zero and `most` for each record."""
     half = 0.5 * most
     held = ball(Ball(half, np.array([half])), 1)
     (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)

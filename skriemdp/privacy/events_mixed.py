@@ -85,7 +85,7 @@ class MixtureEvent(Event):
 
     @property
     def mu(self) -> float | None:
-        """That of the events when they all agree, else None."""
+        """Mu of the events when they all agree, else None."""
         parts = {event.mu for _, event in self._possible}
         return parts.pop() if len(parts) == 1 else None
 

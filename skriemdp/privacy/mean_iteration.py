@@ -279,7 +279,7 @@ def _full_step(least: _Convexity, gradient: float, wander: float) -> tuple[float
 
 
 def _long_step(least: _Convexity, gradient: float, wander: float) -> tuple[float, float, float]:
-    """As :func:`_full_step`, for the step that shrinks the gradient best in the worst case."""
+    """Step that shrinks the gradient best in the worst case, described as by :func:`_full_step`."""
     r = least.radius
     # A full step from within the ball ends there, and a longer one that far from its end.
     most = r + gradient if wander <= r else math.inf

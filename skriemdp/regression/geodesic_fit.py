@@ -130,7 +130,7 @@ class ModelLaw:
     reach: float
 
     def covariance(self) -> np.ndarray:
-        """Of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
+        """Covariance of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
         sampling = np.einsum("ij,ab->iajb", self.inverse, self.spread)
         total = sampling + self.fixed
         if self.bend is None:
@@ -153,7 +153,7 @@ class ModelLaw:
         return points, slopes @ total.reshape(size, size) @ np.swapaxes(slopes, 1, 2)
 
     def _derivatives(self, features: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Of the predictions' coordinates by a change of the model; shape (m, dim, k dim)."""
+        """Derivatives of the predictions' coordinates by the model; shape (m, dim, k dim)."""
         shape, width = (len(self.inverse), len(self.spread)), _DIFFERENCE * self.reach
         log, columns = self.model.geometry.log_coordinates, []
         for index in np.ndindex(shape):
