@@ -121,6 +121,20 @@ def test_some_docstring_examples_exist():
     assert sum(len(test.examples) for test in finder.find(module)) >= 5
 
 
+# Docstrings begin with a verb or a noun, not so.
+FRAGMENT = re.compile(r"(Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|At) ")
+
+
+def test_docstrings_begin_with_no_fragment():
+    found = []
+    for path in sorted((ROOT / "skriemdp").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
+                text = ast.get_docstring(node) or ""
+                found += [f"{path.name}: {text}"] * bool(FRAGMENT.match(text))
+    assert len(found) <= 2, found
+
+
 @pytest.mark.parametrize("page", COMPLETE)
 def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     if "classification" in page:

@@ -148,7 +148,7 @@ class CompletionPlan:
 
     @property
     def main_share(self) -> float:
-        """What the small releases leave."""
+        """Share that the small releases leave."""
         return 1.0 - sum(self.small.values())
 
     @property
@@ -180,7 +180,7 @@ class CompletionPlan:
 
     @property
     def event(self) -> Event:
-        """What the whole fit costs, whichever way its released decisions go."""
+        """Event of the whole fit, whichever way its released decisions go."""
         if self.stochastic is not None:
             rest = self.stochastic.event(self.n)
             return compose([GaussianEvent(1.0 / self.mu_of(self.gaussian_share)), rest])
@@ -188,7 +188,7 @@ class CompletionPlan:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share; what is not needed goes to the items."""
+        """Names of what may be released, with shares; what is not needed goes to the items."""
         shares = {**self.small, "items, or the level alone": self.item_share}
         if self.may_have_subspace:
             shares["subspace, or items again"] = self.rest_share

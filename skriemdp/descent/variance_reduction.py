@@ -108,7 +108,7 @@ class RiemannianSVRG:
         return (self.anchor_noise_multiplier, self.noise_multiplier)
 
     def event(self, n: int) -> Event:
-        """What a run on n records costs."""
+        """Event of a run on n records."""
         count = self.n_epochs * self.epoch_length
         return compose(
             [

@@ -51,7 +51,7 @@ class ClipNorm:
 
     @property
     def share(self) -> float:
-        """What is spent of ``mu**2``."""
+        """Share of ``mu**2`` that is spent."""
         return COUNT_SHARE + (_SHARE if self.public is None else 0.0)
 
     def reserve(self, budget: GaussianBudget) -> None:

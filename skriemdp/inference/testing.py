@@ -24,7 +24,7 @@ _SMALLEST_RANK = 0.01
 
 
 class MeanTestResult(NamedTuple):
-    """What :func:`mean_test` found.
+    """Result of :func:`mean_test`.
 
     Attributes
     ----------

@@ -128,7 +128,7 @@ class NoisyAdaGrad:
             )
 
     def event(self, n: int) -> Event:
-        """What a run on n records costs."""
+        """Event of a run on n records."""
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
         if self.moment_multiplier is None:
             return steps

@@ -144,7 +144,7 @@ class JointMean:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share."""
+        """Names of what may be released, with shares."""
         budget, dim = GaussianBudget(self.mu), self.geometry.dim
         budget.count(_COUNT)
         if self.search is not None:

@@ -118,12 +118,12 @@ class GeometricMedian:
 
     @property
     def event(self) -> GaussianEvent:
-        """What all releases cost together."""
+        """Event of all releases together."""
         return GaussianBudget(self.mu).event
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share."""
+        """Names of what may be released, with shares."""
         budget = GaussianBudget(self.mu)
         self.search.shares.reserve(budget)
         for step in self._steps(budget.left):

@@ -71,7 +71,7 @@ class OutputMean:
         return self.mechanism.event
 
     def noise_law(self, point: np.ndarray) -> DistanceLaw:
-        """How long the noise of the released mean can be."""
+        """Law of the length of the noise of the released mean."""
         return DistanceLaw(self.mechanism.law)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:

@@ -244,7 +244,7 @@ class LogStep:
     shrink: bool = False
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
-        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        """Law of the length of the noise of the released mean `point`; None if that was shrunk."""
         if self.shrink:
             return None
         sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n) / self.hessian
@@ -364,7 +364,7 @@ class TangentMean:
         return self.noise.sigma(self.ball.radius, self.ball.geometry.dim, self.n)
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
-        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        """Law of the length of the noise of the released mean `point`; None if that was shrunk."""
         if self.shrink:
             return None
         ball = self.ball

@@ -212,7 +212,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         return self._layout(np.asarray(self.geometry_.exp_coordinates(self.mean_, seen)))
 
     def _scales(self) -> np.ndarray:
-        """What components are divided by."""
+        """Divisors of the components."""
         if not self.whiten:
             return np.ones(len(self.components_))
         least = np.finfo(float).eps * max(self.frechet_variance_, self.noise_scale_**2)

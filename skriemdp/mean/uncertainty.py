@@ -58,7 +58,7 @@ def standard_error(covariance: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """How long the noise of a released mean can be, in geodesic distance.
+    """Law of the length of the noise of a released mean, in geodesic distance.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class GaussianCount:
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(self.noise_multiplier)
 
     def part(self, label: str) -> Part:
@@ -184,7 +184,7 @@ class LaplaceCount:
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:

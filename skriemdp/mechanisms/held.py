@@ -125,7 +125,7 @@ class Held(abc.ABC):
         return 2.0 * self.bound.presence <= self.bound.value
 
     def presence(self, steps: int) -> int:
-        """How far a record that is added or removed moves the integers."""
+        """Distance by which one record more or less moves the integers."""
         return math.ceil(steps * Fraction(self.bound.presence) / Fraction(self.bound.value))
 
     @abc.abstractmethod
@@ -449,7 +449,7 @@ class Moment(Held):
 
     @property
     def _half(self) -> float:
-        """How far rounding moves a vector, or a factor."""
+        """Distance by which rounding moves a vector, or a factor."""
         return 0.5 * (self.dim if self.people else math.sqrt(self.dim))
 
     def longest(self, steps: int) -> int:

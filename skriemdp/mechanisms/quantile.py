@@ -181,7 +181,7 @@ class PrivateQuantile(_Quantile):
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
 
     def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
@@ -263,7 +263,7 @@ class ExponentialQuantile(_Quantile):
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> Any:

@@ -160,7 +160,7 @@ class Account:
 
     @property
     def more_releases(self) -> int:
-        """How many releases were left out."""
+        """Number of releases that were left out."""
         return max(len(self._releases) - RELEASES, 0)
 
     @cached_property
@@ -234,7 +234,7 @@ class Account:
 
 @dataclass
 class Facts:
-    """What is known of a ledger file.
+    """Facts about a ledger file.
 
     Attributes
     ----------

@@ -107,7 +107,7 @@ def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What a search found.
+    """Bounds that a search found.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ _CELLS, _PARTS = 64, 4
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a statistic moves, in Euclidean norm, when one record is replaced; with its proof.
+    """Bound of how far replacing one record moves a statistic (Euclidean norm); with its proof.
 
     Made by the functions of this module only, so that every number which scales noise has a
     theorem; mechanisms refuse anything else.
