@@ -121,7 +121,7 @@ def test_some_docstring_examples_exist():
     assert sum(len(test.examples) for test in finder.find(module)) >= 5
 
 
-# Docstrings begin with a verb or a noun, not so.
+# First words of docstrings that have neither a verb nor a noun.
 FRAGMENT = re.compile(r"(Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|At) ")
 
 

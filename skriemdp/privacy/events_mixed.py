@@ -387,7 +387,7 @@ class SelectionEvent(Event):
 
     @property
     def renyi_tv(self) -> float:
-        """Distance of a run, as often as the theorem of `law` adds up divergences and deltas of runs.
+        """Distance of a run, times how often the theorem of `law` adds up what a run has.
 
         ``2 + shape`` times (``renyi(l)`` once, ``renyi(m)`` up to ``1 + shape`` times), or ``1 +
         mean`` times under the Poisson law, where delta counts `mean` times.
