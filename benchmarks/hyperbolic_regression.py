@@ -95,7 +95,7 @@ def regressor(radius, length, **parameters):
 
     def fit_predict(X, y, held_out, epsilon):
         model = PrivateHyperbolicRegressor(
-            coordinates="lorentz",
+            manifold="hyperboloid",
             radius=radius,
             length_scale=length,
             epsilon=epsilon,
@@ -194,7 +194,7 @@ def speed(sizes=(5000, 20000), n_frequencies=128, n_steps=100):
         solver = WrappedModel(n, (2 * n_frequencies, 2), 1.0, n_steps, 1.0, 0.5, 0.8)
         weights, gradients = rng.normal(size=(2 * n_frequencies, 2)), rng.normal(size=(2, n))
         model = PrivateHyperbolicRegressor(
-            coordinates="lorentz", n_steps=n_steps, n_frequencies=n_frequencies
+            manifold="hyperboloid", n_steps=n_steps, n_frequencies=n_frequencies
         )
 
         def products(features=features, weights=weights, gradients=gradients):

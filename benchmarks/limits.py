@@ -237,7 +237,7 @@ FIRST = {
     "class means": ("PrivateMinimumDistanceToMean", {"manifold": "spd"}),
     "components": ("PrivatePrincipalEigenvector", {}),
     "AdaGrad": ("PrivateNoisyAdaGrad", {}),
-    "hyperbolic regression": ("PrivateHyperbolicRegressor", {"coordinates": "lorentz"}),
+    "hyperbolic regression": ("PrivateHyperbolicRegressor", {"manifold": "hyperboloid"}),
     "completion": ("PrivateMatrixCompletion", {}),
     "own cost, descent": ("PrivateRiemannianERM", {"manifold": "sphere"}),
     "own cost, batches": ("PrivateRiemannianERM", {"manifold": "sphere", "batch_size": 30}),

@@ -305,7 +305,7 @@ def mammals(seeds: int, data: Path) -> None:
         errors, constant = [], []
         for seed in range(seeds):
             fit, held = split(len(X), seed, 0.1)
-            model = PrivateHyperbolicRegressor(coordinates="lorentz", epsilon=epsilon)
+            model = PrivateHyperbolicRegressor(manifold="hyperboloid", epsilon=epsilon)
             predicted = model.fit(X[fit], y[fit]).predict(X[held])
             errors.append(np.mean(space.dist(predicted, y[held])))
             ball = frechet_mean(y[fit], space, tol=1e-6)

@@ -61,7 +61,7 @@ tasks = {
         None,
     ),
     "direction": (PrivatePrincipalEigenvector(row_norm=4.0), rows, None),
-    "regression": (PrivateHyperbolicRegressor(coordinates="lorentz", radius=2.0), inputs, outputs),
+    "regression": (PrivateHyperbolicRegressor(manifold="hyperboloid", radius=2.0), inputs, outputs),
     "completion": (PrivateMatrixCompletion(rank=1), ratings, None),
     "classifier": (PrivateNoisyAdaGrad(classes=[0, 1]), features, labels),
 }

@@ -22,7 +22,7 @@ train = np.setdiff1d(np.arange(len(X)), held_out)
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 for epsilon, ax in zip((0.1, 1.0, 10.0), axes, strict=True):
-    model = PrivateHyperbolicRegressor(coordinates="lorentz", epsilon=epsilon)
+    model = PrivateHyperbolicRegressor(manifold="hyperboloid", epsilon=epsilon)
     clouds = [model.fit(X[train], y[train]).predict(X[held_out]) for _ in range(REPEATS)]
     display = PoincareDiskDisplay(y[held_out], np.swapaxes(clouds, 0, 1), background=y[train])
     display.plot(ax).ax_.set_title(f"epsilon = {epsilon:g}, delta = 1e-5")

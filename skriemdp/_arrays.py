@@ -52,7 +52,7 @@ def array_namespace(*arrays: Any) -> Any:
 
 
 def device(array: Any) -> Any:
-    """Where an array lies."""
+    """Device of an array."""
     if isinstance(array, (np.ndarray, np.generic)):
         return "cpu"
     from array_api_compat import device

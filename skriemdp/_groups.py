@@ -285,7 +285,7 @@ def _column(ids: Any) -> np.ndarray | list[Any]:
 
 
 def _listed(ids: Any) -> np.ndarray | list[Any]:
-    """As :func:`_column`, with tuples for the records of a structured array."""
+    """List ids as :func:`_column` does, with tuples for records of a structured array."""
     column = _column(ids)
     if isinstance(column, np.ndarray) and column.dtype.names is not None:
         return column.tolist()
@@ -293,7 +293,7 @@ def _listed(ids: Any) -> np.ndarray | list[Any]:
 
 
 def _read(ids: Any) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`read_ids`, for any number of rows; it fails without the name of the argument."""
+    """Read ids of any number of rows, as :func:`read_ids`; errors do not name the argument."""
     ids = _column(ids)
     if isinstance(ids, list):
         return _read_list(ids)

@@ -82,7 +82,7 @@ def _may_pass(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def about_public_input() -> Iterator[None]:
-    """Within it nothing sees a record, so that the errors of a user's function may pass."""
+    """Mark a block in which nothing sees a record: errors of a user's function may pass."""
     try:
         yield
     except Exception as error:

@@ -143,7 +143,7 @@ class NoiseGenerator(np.random.Generator):
 
     @property
     def bit_generator(self) -> np.random.BitGenerator:  # type: ignore[override]
-        """Of this process only, like the draws."""
+        """Bit generator of this process only, like the draws."""
         self.check_process()
         return np.random.Generator.bit_generator.__get__(self)  # type: ignore[attr-defined]
 

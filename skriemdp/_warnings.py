@@ -31,7 +31,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 @contextlib.contextmanager
 def unwarned() -> Iterator[None]:
-    """Within it nobody is warned: of a plan that is made again."""
+    """Silence warnings in a block: of a plan that is made again."""
     token = _silent.set(True)
     try:
         yield

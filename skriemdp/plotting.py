@@ -50,7 +50,7 @@ class _OneAxes(QuietQueries):
     """Displays of one panel."""
 
     def _drawn(self, ax: Axes, **legend: Any) -> Self:
-        """With a legend; the display itself."""
+        """Add a legend; return the display itself."""
         ax.legend(**legend)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -90,7 +90,7 @@ class NoiseBallDisplay(_OneAxes):
 
     @classmethod
     def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> NoiseBallDisplay:
-        """From a fitted :class:`skriemdp.PrivateFrechetMean` on a two-dimensional manifold."""
+        """Draw a fitted :class:`skriemdp.PrivateFrechetMean` on a two-dimensional manifold."""
         known = getattr(estimator, "inference_", None) is not None
         display = cls(
             estimator.geometry_,
@@ -366,7 +366,7 @@ class SpectrumDisplay(_OneAxes):
 
     @classmethod
     def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> SpectrumDisplay:
-        """From a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
+        """Draw a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
         if estimator.spectrum_ is None:
             raise ValueError(
                 f"mechanism={estimator.mechanism_!r} released no matrix, so there is no spectrum; "
@@ -416,7 +416,7 @@ class CapturedVarianceDisplay(_OneAxes):
     def from_estimators(
         cls, estimators: Any, X: Any, ax: Axes | None = None, *, non_private: Any = None
     ) -> CapturedVarianceDisplay:
-        """From fitted estimators, any number for each epsilon, and the rows X to score them on."""
+        """Draw fitted estimators, any number for each epsilon, scored on the rows X."""
         fits: dict[float, list] = {}
         for estimator in estimators:
             fits.setdefault(float(estimator.epsilon), []).append(estimator)

@@ -48,7 +48,7 @@ _KEPT: ContextVar[dict[tuple, np.ndarray | None] | None] = ContextVar("kept", de
 
 @contextlib.contextmanager
 def transformed_once() -> Iterator[None]:
-    """Within it, `PerGroup` transforms the same rows by the same transformer once.
+    """Mark a block in which `PerGroup` transforms the same rows by the same transformer once.
 
     For a search, whose fits and scores ask for the same people again and again.  What comes out is
     the same: a fresh clone sees the same rows.
@@ -337,7 +337,7 @@ class PerGroup(AsksForRows):
 
     @property
     def n_features_in_(self) -> int:
-        """Of `estimator_`, which sees transformed rows."""
+        """Number of features of `estimator_`, which sees transformed rows."""
         check_is_fitted(self)
         return int(self.estimator_.n_features_in_)
 
@@ -424,7 +424,7 @@ def _check_one_client(groups: Any, clients: Any) -> None:
 
 
 def _kept(transformer: Any, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
-    """As :func:`_of_each`; within :func:`transformed_once` what is known is not computed again."""
+    """Transform as :func:`_of_each`, once for the same rows in :func:`transformed_once`."""
     kept, name = _KEPT.get(), ""
     if kept is not None:
         # A transformer that cannot be pickled cannot be told from others.

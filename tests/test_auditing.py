@@ -30,7 +30,7 @@ from skriemdp.auditing import (
 from skriemdp.core.estimator import Data
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import GeodesicBall
+from skriemdp.geometry import GeodesicBall, Poincare
 from skriemdp.mean import class_releases
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
@@ -139,8 +139,8 @@ ESTIMATORS = [
     PrivatePrincipalEigenvector(mechanism="exponential"),
     PrivateMinimumDistanceToMean(radius=1.0, delta=0),
     PrivateHyperbolicRegressor(n_frequencies=4),
-    PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
-    PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),
+    PrivateHyperbolicRegressor(n_frequencies=4, manifold="hyperboloid"),
+    PrivateHyperbolicRegressor(n_frequencies=4, manifold=Poincare(2, curvature=-0.5)),
     PrivateHyperbolicRegressor("per-query", n_queries=2),
     PrivateGeodesicRegressor(),
     PrivateGeodesicRegressor("sphere", radius=0.5, feature_scale=2.0),

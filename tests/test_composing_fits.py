@@ -90,7 +90,7 @@ def others():
         )
     for method in ("parametric", "sufficient-statistics"):
         facts = {"geometry": Hyperboloid(2), "n": 200, "d": 4, "flat": False}
-        facts["coordinates"] = "tangent"
+        facts["space"] = None
         yield method, PrivateHyperbolicRegressor(method), facts
     facts = {"geometry": Hyperboloid(2), "n": 2000, "d": 2, "axes": 2}
     yield "geodesic", PrivateGeodesicRegressor(), facts

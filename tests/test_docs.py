@@ -121,6 +121,20 @@ def test_some_docstring_examples_exist():
     assert sum(len(test.examples) for test in finder.find(module)) >= 5
 
 
+# First words of docstrings that have neither a verb nor a noun.
+FRAGMENT = re.compile(r"(Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|At) ")
+
+
+def test_docstrings_begin_with_no_fragment():
+    found = []
+    for path in sorted((ROOT / "skriemdp").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
+                text = ast.get_docstring(node) or ""
+                found += [f"{path.name}: {text}"] * bool(FRAGMENT.match(text))
+    assert len(found) <= 2, found
+
+
 @pytest.mark.parametrize("page", COMPLETE)
 def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     if "classification" in page:
@@ -212,12 +226,13 @@ SHOWING = (
 )
 # Pages that are not of one estimator, and may have more words or rows than the others.
 LONGER = {
-    "docs/user_guide/bounds.md": 950,  # an example for each kind of data
-    "docs/user_guide/federated-deploy.md": 800,  # the programs of servers and clients
+    "docs/user_guide/bounds.md": 810,  # an example for each kind of data
+    "docs/user_guide/federated-deploy.md": 740,  # the programs of servers and clients
 }
 # A row for each kind of data, and for each name.
 WIDER = {"docs/user_guide/geometries.md": 12, "docs/user_guide/pymanopt.md": 10}
 MOST_WORDS, MOST_ROWS = 700, 8
+MOST_IN_ALL = 65_500  # theory included
 
 
 def _shows(text):
@@ -249,10 +264,31 @@ def _rows(text):
     return [len(t.splitlines()) - 2 for t in re.findall(r"(?:^\|.*\n)+", text, flags=re.M)]
 
 
+def _torn(text):
+    """Lines that are rows of a table without its head: an empty line tears a table apart."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    first = re.findall(r"(?:^|\n\n)(\| .*\|)\n(?!\|[-:| ]+\|)", text)
+    return [*first, *re.findall(r"\n\|[-:| ]+\|\n(?!\|)", text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_tables_are_whole(page):
+    assert not _torn("|a|\n|-|\n|b|\n") and _torn("| a |\n|-|\n| b |\n\n| c |\n| d |\n")
+    assert not _torn(page.read_text(encoding="utf-8"))
+
+
 def test_words_and_rows_are_counted():
     text = "# T\nOne *two*, 3 - a+b\n\n|a|b|\n|-|-|\n|x|y|\n|z|u|\n\n```python\nx = 1\n```\n"
     assert _words(text) == 11  # T One two 3 a+b |a|b| |x|y| |z|u| python x 1
     assert _rows(text) == [2]
+
+
+def test_the_pages_together_are_short():
+    pages = [p for p in PAGES if p.name == "README.md" or "docs" in p.relative_to(ROOT).parts]
+    pages = [p for p in pages if "benchmarks" not in p.relative_to(ROOT).parts]
+    assert len(pages) > 50
+    words = {_name(page): _words(page.read_text(encoding="utf-8")) for page in pages}
+    assert sum(words.values()) <= MOST_IN_ALL, words
 
 
 @pytest.mark.parametrize("page", [*GUIDE, "docs/quickstart.md"])
@@ -286,6 +322,17 @@ def test_pages_of_estimators_have_the_same_parts(page):
     heads = " ".join(re.findall(r"^## (.*)$", text, flags=re.M)).lower()
     assert "what is public" in heads and "what it costs" in heads
     assert "errors people make" in heads
+
+
+FIGURE = re.compile(r"^```\{figure\} \.\./gallery/images/sphx_glr_(plot_\w+)_\d{3}\.png$", re.M)
+
+
+@pytest.mark.parametrize("page", OF_ESTIMATORS)
+def test_pages_of_estimators_have_one_picture_from_the_gallery(page):
+    text = (ROOT / f"docs/user_guide/{page}.md").read_text(encoding="utf-8")
+    (name,) = FIGURE.findall(text)
+    assert (ROOT / f"examples/{name}.py").exists()
+    assert f"{{doc}}`script <../gallery/{name}>`" in text and len(re.findall("{figure}", text)) == 1
 
 
 # -- commands -------------------------------------------------------------------------------------
@@ -328,6 +375,22 @@ def test_commands_name_scripts_and_options_that_exist(page):
             if word.startswith("--"):
                 option = word.split("=")[0].strip(",.)").lstrip("-")
                 assert re.search(rf"\b{re.escape(option)}\b", source), f"{script} has no --{option}"
+
+
+CHOSEN = re.compile(r"(benchmarks/\w+\.py)((?: --[\w-]+(?: [\w-]+)?| [a-z]+(?=[,;).]))?)")
+
+
+def test_comments_name_benchmarks_and_options_that_exist():
+    named = set()
+    for path in (ROOT / "skriemdp").rglob("*.py"):
+        source = re.sub(r"\n *# ?", " ", path.read_text(encoding="utf-8"))
+        named |= set(CHOSEN.findall(source))
+    assert len(named) > 20
+    for script, words in named:
+        assert (ROOT / script).exists(), script
+        source = (ROOT / script).read_text(encoding="utf-8")
+        for word in words.replace("--", "").split():
+            assert re.search(rf"\b{re.escape(word)}\b", source), f"{script} has no {word}"
 
 
 def _number_tables(text):

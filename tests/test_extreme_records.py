@@ -242,7 +242,7 @@ def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
     model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5), n_frequencies=4)
     terms = Terms(1.0, 1e-5)
     facts = {"geometry": Hyperboloid(2), "n": 40_000_000, "d": 2, "flat": False}
-    facts["coordinates"] = "tangent"
+    facts["space"] = None
     sigma = model._plan(facts, terms).settings.model.sigma
     assert sigma >= 2 * 0.5 / 40_000_000 / gaussian_mu(1.0, 1e-5)
 
@@ -252,7 +252,6 @@ TINY = [
     PrivateFrechetMean(mechanism="gradient", clip_norm=1e-170, radius=1.0),
     PrivateMinimumDistanceToMean(radius=1e-170),
     PrivateHyperbolicRegressor(radius=1e-170),
-    PrivateHyperbolicRegressor(curvature=-1e-99, radius=1e-30),
     PrivateHyperbolicRegressor(clip_norm=1e-170),
     PrivateNoisyAdaGrad(feature_norm=1e-170),
     PrivatePrincipalEigenvector(row_norm=1e-80),
@@ -267,6 +266,12 @@ def test_bounds_whose_squares_underflow_are_refused(estimator):
     with pytest.raises(ValueError, match=r"between 1e-60 and 1e\+60"):
         clone(estimator).set_params(accountant=recorder).fit(*records(estimator))
     assert not recorder.spends
+
+
+def test_a_radius_that_underflows_in_curvature_radii_is_refused():
+    space = Hyperboloid(2, curvature=-1e-99)
+    with pytest.raises(ValueError, match=r"between 1e-60 and 1e\+60"):
+        PrivateHyperbolicRegressor(manifold=space, radius=1e-30).plan(40, 4, y_shape=3)
 
 
 def test_the_clip_holds_for_nearly_singular_regressions():

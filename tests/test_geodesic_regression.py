@@ -381,7 +381,7 @@ def test_hidden_features_are_told():
 def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
     space = Hyperboloid(2)
     X, y = draw(truth(space), 200, np.random.default_rng(0))
-    model = PrivateHyperbolicRegressor(coordinates="lorentz", n_frequencies=8).fit(X, y)
+    model = PrivateHyperbolicRegressor(manifold="hyperboloid", n_frequencies=8).fit(X, y)
     shared = frechet_r2(space, y, model.predict(X), np.ones(200))
     assert model.score(X, y) == pytest.approx(shared)
     ball = Sphere(2)

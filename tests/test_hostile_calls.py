@@ -124,7 +124,7 @@ ESTIMATORS = [
     PrivateMatrixCompletion(mechanism="stochastic", rank=1, signal_test="none", n_steps=5),
     PrivateGeodesicRegressor(),
     PrivateHyperbolicRegressor(),
-    PrivateHyperbolicRegressor("sufficient-statistics", coordinates="lorentz"),
+    PrivateHyperbolicRegressor("sufficient-statistics", manifold="hyperboloid"),
     PrivateHyperbolicRegressor("per-query", privacy_unit="label", n_queries=10**5),
     PrivateNoisyAdaGrad(n_steps=5),
     PrivateNoisyAdaGrad(classes=[0, 1], n_steps=5),
@@ -212,8 +212,8 @@ def table(rng, secrets, estimator):
     y = rng.integers(0, 2, n)
     y[:2] = 0, 1
     if isinstance(estimator, PrivateHyperbolicRegressor):
-        y = secrets.numbers(rng, (n, 3 if estimator.coordinates == "lorentz" else 2))
-        if estimator.coordinates == "lorentz":
+        y = secrets.numbers(rng, (n, 3 if estimator.manifold else 2))
+        if estimator.manifold:
             y[:, 0] = np.sqrt(1.0 + (y[:, 1:] ** 2).sum(axis=1))
     elif isinstance(estimator, PrivateGeodesicRegressor):
         y = secrets.numbers(rng, (n, 2))
@@ -943,11 +943,11 @@ def test_labels_of_a_hyperboloid_are_no_tangent_vectors():
     points = Hyperboloid(2).exp_coordinates(Hyperboloid(2).base_point, vectors)
     disk = Poincare(2).from_hyperboloid(points)
     model = PrivateHyperbolicRegressor(accountant=recorder)
-    with pytest.raises(ValueError, match="rows of y are points of Hyper.*coordinates='lorentz'"):
+    with pytest.raises(ValueError, match="rows of y are points of Hyper.*manifold='hyperboloid'"):
         model.fit(X, points)
-    for coordinates, y in (("poincare", points), ("lorentz", np.c_[disk, disk[:, :1]])):
+    for manifold, y in (("poincare", points), ("hyperboloid", np.c_[disk, disk[:, :1]])):
         with pytest.raises(ValueError, match="some rows of y are not points of"):
-            model.set_params(coordinates=coordinates).fit(X, y)
+            model.set_params(manifold=manifold).fit(X, y)
     for space, y in ((Hyperboloid(2), np.c_[disk, disk[:, :1]]), (Poincare(3), points)):
         with pytest.raises(ValueError, match="some rows of y are not points of"):
             PrivateGeodesicRegressor(space, accountant=recorder).fit(X, y)

@@ -300,7 +300,6 @@ REFUSED = [
     (PrivateHyperbolicRegressor(length_scale=5e-324), None, "length_scale"),
     (PrivateHyperbolicRegressor(radius=20.5), None, "20 curvature radii"),
     (PrivateHyperbolicRegressor(feature_scale=LARGE), None, "feature_scale"),
-    (PrivateHyperbolicRegressor(curvature=-LARGE), None, "curvature"),
     (
         PrivateHyperbolicRegressor("per-query", privacy_unit="label", ridge=1e-20),
         None,

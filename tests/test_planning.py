@@ -22,7 +22,7 @@ from skriemdp import (
     PrivateTangentPCA,
 )
 from skriemdp.datasets import make_cloud
-from skriemdp.geometry import SPD, Sphere
+from skriemdp.geometry import SPD, Hyperboloid, Sphere
 from skriemdp.plotting import PlanDisplay
 from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
@@ -268,6 +268,7 @@ def test_other_compositions_still_use_loss_distributions():
 
 ROWS = np.random.default_rng(5).normal(size=(240, 4))
 HALVES = (ROWS[:, 0] > 0.0).astype(int)
+POINTS = Hyperboloid(2).exp_coordinates(Hyperboloid(2).base_point, 0.1 * ROWS[:, :2])
 # Estimator, y, what `plan` is told of y.
 PLANNED = (
     (PrivateFrechetMean(), None, {}),
@@ -285,7 +286,9 @@ PLANNED = (
     (PrivateNoisyAdaGrad("huber", batch_size=60), ROWS[:, 0], {}),
     (PrivateMatrixCompletion(), None, {}),
     (PrivateHyperbolicRegressor(), 0.1 * ROWS[:, :2], {"y_shape": 2}),
+    (PrivateHyperbolicRegressor(manifold="hyperboloid"), POINTS, {"y_shape": 3}),
     (PrivateGeodesicRegressor(), ROWS[:, 0], {}),
+    (PrivateGeodesicRegressor("hyperboloid"), POINTS, {"y_shape": 3}),
     (PrivateRiemannianERM(), None, {}),
 )
 

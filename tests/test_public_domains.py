@@ -263,15 +263,18 @@ def test_pymanopt_runs_stay_in_the_ball_about_their_start():
 
 def test_a_private_base_point_needs_a_ball_that_descents_can_use():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    X, labels = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
     for curvature, radius in ((-1.0, 10.5), (-4.0, 5.5)):
-        budget = PrivacyAccountant(epsilon=9.0)
-        model = PrivateHyperbolicRegressor(curvature=curvature, radius=radius, accountant=budget)
+        budget, space = PrivacyAccountant(epsilon=9.0), Hyperboloid(2, curvature)
+        y = np.asarray(space.exp_coordinates(space.base_point, labels))
+        model = PrivateHyperbolicRegressor(manifold=space, radius=radius, accountant=budget)
         with pytest.raises(ValueError, match="radius=.* above .*public base_point"):
             model.fit(X, y)
         assert budget.history == []
-        model.set_params(base_point=np.zeros(2)).fit(X, y)
-    PrivateHyperbolicRegressor(curvature=-0.25, radius=19.0).fit(X, y)
+        model.set_params(base_point=space.base_point).fit(X, y)
+    space = Hyperboloid(2, -0.25)
+    y = np.asarray(space.exp_coordinates(space.base_point, labels))
+    PrivateHyperbolicRegressor(manifold=space, radius=19.0).fit(X, y)
 
 
 def test_reach_of_a_hyperbolic_line_and_of_products():

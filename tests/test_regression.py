@@ -45,7 +45,7 @@ def tree(n=300, dim=2):
 
 
 def model(**parameters):
-    parameters = {"coordinates": "lorentz", "random_state": 0, "n_queries": 50} | parameters
+    parameters = {"manifold": "hyperboloid", "random_state": 0, "n_queries": 50} | parameters
     return PrivateHyperbolicRegressor(**parameters)
 
 
@@ -267,28 +267,25 @@ def test_layouts_agree(mechanism, curvature):
     X, y = tree()
     y = y / np.sqrt(-curvature)
     space = Hyperboloid(2, curvature)
-    layouts = {
-        "lorentz": y,
-        "poincare": Poincare(2, curvature).from_hyperboloid(y),
-        "tangent": space.log_coordinates(space.base_point, y),
-    }
+    disk = Poincare(2, curvature)
+    layouts = {space: y, disk: disk.from_hyperboloid(y)}
+    if curvature == -1.0:
+        layouts[None] = space.log_coordinates(space.base_point, y)
     points = {}
-    for coordinates, labels in layouts.items():
-        fitted = model(
-            mechanism=mechanism, coordinates=coordinates, curvature=curvature, radius=9.0
-        )
+    for manifold, labels in layouts.items():
+        fitted = model(mechanism=mechanism, manifold=manifold, radius=9.0)
         # The same noise for inputs that differ by rounding.
         fitted._noise_context = lambda data, plan: b"shared"
         predicted = fitted.fit(X, labels).predict(X[:20])
         assert predicted.shape == labels[:20].shape
-        if coordinates == "poincare":
-            predicted = Poincare(2, curvature).to_hyperboloid(predicted)
-        elif coordinates == "tangent":
+        if manifold is disk:
+            predicted = disk.to_hyperboloid(predicted)
+        elif manifold is None:
             predicted = space.exp_coordinates(space.base_point, predicted)
-        points[coordinates] = predicted
+        points[manifold] = predicted
         assert fitted.score(X[:20], labels[:20]) <= 1.0
     for predicted in points.values():
-        assert space.dist(predicted, points["lorentz"]).max() < 1e-5
+        assert space.dist(predicted, points[space]).max() < 1e-5
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:2])
@@ -296,7 +293,8 @@ def test_curvature_only_rescales(mechanism):
     X, y = tree()
     results = []
     for curvature in (-1.0, -0.25):
-        fitted = model(mechanism=mechanism, curvature=curvature, radius=6.0 / np.sqrt(-curvature))
+        space, radius = Hyperboloid(2, curvature), 6.0 / np.sqrt(-curvature)
+        fitted = model(mechanism=mechanism, manifold=space, radius=radius)
         fitted._noise_context = lambda data, plan: b"shared"
         results.append(fitted.fit(X, y / np.sqrt(-curvature)).predict(X) * np.sqrt(-curvature))
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6, atol=1e-6)
@@ -381,17 +379,17 @@ def test_a_public_base_point_leaves_all_budget_to_the_model():
     assert shares == pytest.approx([1.0 - BASE_SHARE, 1.0])
 
 
-def test_a_base_point_means_the_same_in_all_coordinates():
+def test_a_base_point_means_the_same_in_all_layouts():
     X, _ = tree()
     length = 1.3
     places = {
-        "lorentz": [np.cosh(length), 0.0, np.sinh(length)],
+        "hyperboloid": [np.cosh(length), 0.0, np.sinh(length)],
         "poincare": [0.0, np.tanh(0.5 * length)],
-        "tangent": [0.0, length],
+        None: [0.0, length],
     }
-    for coordinates, place in places.items():
+    for manifold, place in places.items():
         y = np.repeat([place], len(X), axis=0)
-        fitted = model(coordinates=coordinates, base_point=place, n_steps=1).fit(X, y)
+        fitted = model(manifold=manifold, base_point=place, n_steps=1).fit(X, y)
         np.testing.assert_allclose(fitted.base_point_, place, atol=1e-9)
 
 
@@ -409,8 +407,8 @@ def test_the_base_point_follows_the_labels():
 BAD = [
     ({"mechanism": "magic"}, "mechanism"),
     ({"privacy_unit": "user"}, "privacy_unit"),
-    ({"coordinates": "klein"}, "coordinates"),
-    ({"curvature": 1.0}, "curvature"),
+    ({"manifold": "klein"}, "manifold"),
+    ({"manifold": "sphere"}, "manifold"),
     ({"feature_scale": [1.0, 2.0]}, "feature_scale"),
     ({"feature_scale": -1.0}, "feature_scale"),
     ({"radius": 0.0}, "radius"),
@@ -434,12 +432,12 @@ def test_bad_parameters_are_named_and_spend_nothing(bad, name, recording_account
     assert recording_accountant.spends == []
 
 
-@pytest.mark.parametrize("coordinates", ["lorentz", "poincare"])
-def test_labels_off_the_manifold_are_neither_counted_nor_shown(coordinates, recording_accountant):
+@pytest.mark.parametrize("manifold", ["hyperboloid", "poincare"])
+def test_labels_off_the_manifold_are_neither_counted_nor_shown(manifold, recording_accountant):
     X, y = tree(50)
     y = np.full((50, 3), 7.25)
     with pytest.raises(ValueError, match="some rows of y") as caught:
-        model(coordinates=coordinates, accountant=recording_accountant).fit(X, y)
+        model(manifold=manifold, accountant=recording_accountant).fit(X, y)
     assert "7.25" not in str(caught.value)
     assert recording_accountant.spends == []
 
@@ -712,9 +710,9 @@ def test_few_records_are_said_before_a_search(more):
     X, y = make_tree(40)
     known = {"feature_scale": 1.0, "base_point": [1.0, 0.0, 0.0]}
     with pytest.warns(match="n mu = .* a public feature_scale and base_point"):
-        PrivateHyperbolicRegressor(coordinates="lorentz", n_steps=2, **more).fit(X, y)
+        PrivateHyperbolicRegressor(manifold="hyperboloid", n_steps=2, **more).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "about .* of the rows")
         warnings.filterwarnings("ignore", "the labels never stood out")
-        PrivateHyperbolicRegressor(coordinates="lorentz", n_steps=2, **known).fit(X, y)
+        PrivateHyperbolicRegressor(manifold="hyperboloid", n_steps=2, **known).fit(X, y)

@@ -16,7 +16,7 @@ from skriemdp.preprocessing import PerGroup, Recenter
 
 # Numbers and functions that one estimator has and that mean what its page says.
 ALONE = {
-    *("alpha", "curvature", "fit_intercept", "length_scale", "max_norm", "mean_runs", "ridge"),
+    *("alpha", "fit_intercept", "length_scale", "max_norm", "mean_runs", "ridge"),
     *("callback", "cost", "euclidean_gradient", "gradient", "loss", "retraction", "smoothness"),
     *("step_size", "uncertainty", "whiten"),
 }

@@ -155,7 +155,7 @@ def regressor(query, repeats, **settings):
     outputs = []
     for repeat in range(repeats):
         model = PrivateHyperbolicRegressor(
-            coordinates="lorentz",
+            manifold="hyperboloid",
             radius=DIAMETER / 2,
             epsilon=EPSILON,
             delta=DELTA,

@@ -378,22 +378,17 @@ def _largest_trace_part(matrix: np.ndarray) -> float:
 # -- supervised models ----------------------------------------------------------------------------
 
 
-def _label_space(estimator: PrivateHyperbolicRegressor) -> tuple[Hyperboloid, str]:
-    """Space and layout of labels, of two dimensions unless `manifold` is one of more or fewer."""
-    manifold = None if estimator.manifold is None else _geometry(estimator.manifold)
-    columns = 2 + (estimator.coordinates == "lorentz") if manifold is None else manifold.shape[0]
-    return label_space(manifold, estimator.coordinates, estimator.curvature, columns)
-
-
 @worst_case_neighbours.register
 def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry, coordinates = _label_space(estimator)
+    # Labels have two dimensions unless `manifold` has more or fewer.
+    manifold = None if estimator.manifold is None else _geometry(estimator.manifold)
+    geometry, space = label_space(manifold, 2 if manifold is None else manifold.shape[0])
     # Records on both sides, as far as they go, pull equally at whatever the model becomes.
     far = 1.2 * float(estimator.radius)
     labels = np.zeros((n, geometry.dim))
     labels[:, 0] = np.resize([-far, far], n)
-    labels, column = layout(labels, coordinates, geometry, False), int(coordinates == "lorentz")
+    labels, column = layout(labels, space, False), int(isinstance(space, Hyperboloid))
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EstimatorAudit", "audit_estimator"]
 
-# The score is known beforehand; only its threshold has to be chosen.
+# Share of the trials that chooses a threshold; the others count.  The score is known beforehand.
 _TUNING_SHARE = 0.2
 
 

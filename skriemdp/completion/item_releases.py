@@ -30,7 +30,8 @@ __all__ = [
     "user_biases",
 ]
 
-# A user's bias counts as much as four of his ratings: residual variance over bias variance.
+# Residual variance over variance of the users' biases: a bias is shrunk as if by so many further
+# ratings.
 BIAS_PENALTY = 4.0
 # Deviations of a rating from its user's mean are cut here, in units of half the rating range: below
 # their usual spread, because noise grows with the bound faster than the signal does.
@@ -41,7 +42,8 @@ _CUT_VARIANCE = 0.1
 _SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 # Residual variance of one rating, in the same units squared.
 RESIDUAL_VARIANCE = 0.2
-# A user's weights over the items have squared norm at most this share of the typical count.
+# Bound of the squared norm of a user's weights over the items, over the typical count: larger ones
+# count active users fully, for more noise.
 _WEIGHT_SHARE = 0.5
 # Users' own means, and how many users have one.
 LEVEL = labelled(1.0, 1, 1)

@@ -47,7 +47,7 @@ __all__ = [
     "release_model",
 ]
 
-# Shares of mu**2 of the small releases; items and subspace have the rest.
+# Shares of mu**2 of the small releases, 1 % each by convention; items and subspace have the rest.
 SMALL_SHARES = {
     "count": 0.01,
     "level": 0.01,
@@ -56,26 +56,30 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
-# Share of the subspace, of what the small releases leave.
+# Largest share of the subspace, of what the small releases leave (benchmarks/completion.py
+# utility).
 SUBSPACE_SHARE = 0.6
-# Observed share of a row from which the noisy covariance beats descent, and its largest order.
+# From this observed share of a row on the noisy covariance beats descent, up to this order
+# (benchmarks/completion.py utility).
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
 # Ridge of the descent in the same unit.
 DESCENT_RIDGE = 10.0
-# Clip at this multiple of the median norm at the start, which is one of these; the prior's median
-# is theirs.
+# Gradients are clipped at this multiple of their median norm at the start: bias against noise.
 CLIP_SHARE = 0.35
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
-# Least signal over noise for which a subspace has paid, by the paid and by the public test.
+# Least signal over noise at which a subspace has paid, by the paid and by the public test
+# (benchmarks/completion.py utility).
 PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
-# Below this public signal-to-noise ratio no measured signal has paid, and none is measured.
+# Below this public signal-to-noise ratio no measured signal has paid, and none is measured
+# (benchmarks/completion.py utility).
 HOPELESS_SNR = 6.0
-# Of the reserve, the subspace gets this much unless the measured signal is strong.
+# The subspace gets this part of its reserve, and all of it where the measured signal is strong
+# (benchmarks/completion.py utility).
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
-# Effects whose spread is a smaller share of their noise are not released.
+# Item effects are released if their assumed spread is at least this part of their noise.
 LEAST_STRENGTH = 0.25
 # Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
@@ -144,7 +148,7 @@ class CompletionPlan:
 
     @property
     def main_share(self) -> float:
-        """What the small releases leave."""
+        """Share that the small releases leave."""
         return 1.0 - sum(self.small.values())
 
     @property
@@ -176,7 +180,7 @@ class CompletionPlan:
 
     @property
     def event(self) -> Event:
-        """What the whole fit costs, whichever way its released decisions go."""
+        """Event of the whole fit, whichever way its released decisions go."""
         if self.stochastic is not None:
             rest = self.stochastic.event(self.n)
             return compose([GaussianEvent(1.0 / self.mu_of(self.gaussian_share)), rest])
@@ -184,7 +188,7 @@ class CompletionPlan:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share; what is not needed goes to the items."""
+        """Names of what may be released, with shares; what is not needed goes to the items."""
         shares = {**self.small, "items, or the level alone": self.item_share}
         if self.may_have_subspace:
             shares["subspace, or items again"] = self.rest_share
@@ -351,7 +355,7 @@ class _Items:
         return with_data(self.matrix, values)
 
     def residuals(self) -> sparse.csr_array:
-        """The same minus the users' biases."""
+        """Residuals less the users' biases."""
         biases = user_biases(self.matrix, self.effects + self.level)
         values = centered_values(self.matrix, self.effects + self.level, biases)
         return with_data(self.matrix, values)

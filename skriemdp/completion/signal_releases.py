@@ -62,7 +62,7 @@ class SignalTest:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Of the sum as it is computed: no eigenvalue of M exceeds n."""
+        """Sensitivity of the computed sum: no eigenvalue of M exceeds n."""
         return leading_eigenvalues_sensitivity(self.rank * _BACKWARD * SIGNAL_ITEMS * self.n)
 
     def release(

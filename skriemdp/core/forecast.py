@@ -177,7 +177,7 @@ class Forecast:
 
 
 def per_group(plan: Plan) -> Plan:
-    """`plan`, made for so many records, when these are groups of rows."""
+    """Relabel a plan of records as one of groups: their number takes the place of n."""
     public = {"n_groups" if name == "n" else name: value for name, value in plan.public.items()}
     return dataclasses.replace(plan, unit="group", public=public)
 

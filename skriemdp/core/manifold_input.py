@@ -295,7 +295,8 @@ def warn_small_search(n: int, mu: float, cure: str = "a public center and radius
         )
 
 
-# n mu over the root of the number of parameters, below which a model says little.
+# A fit warns below this n mu over the root of its number of parameters (benchmarks/adagrad.py
+# --warned).
 LEAST_SIGNAL = 20.0
 
 

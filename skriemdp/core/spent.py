@@ -94,7 +94,7 @@ class PrivacySpent:
 
     @property
     def delta(self) -> float:
-        """By the certified profile of `event`; 1 of a seeded fit."""
+        """Delta by the certified profile of `event`; 1 of a seeded fit."""
         return 1.0 if self.seeded else self.planned_delta
 
     @property
@@ -109,7 +109,7 @@ class PrivacySpent:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What the fit could release, by name, with its share: planned before the charge."""
+        """Names of what the fit could release, with shares: planned before the charge."""
         return self.public.get("releases", ())
 
     def __iter__(self) -> Iterator[float]:

@@ -19,7 +19,8 @@ __all__ = ["Work", "check_limit", "decomposed"]
 # columns.  Rough: the time that a fit is said to take is within a factor of three or so.
 _PER_SECOND = 5e9
 _PER_MATRIX, _PER_VECTOR = 30.0, 30.0
-# Looks at all records besides a fit's own steps: a search, and steps to a mean.
+# Passes over all records that `plan` adds for a search and the steps to a mean, besides a fit's
+# own.
 _PASSES = 7.0
 
 _MEANING = {

@@ -233,7 +233,7 @@ class FrechetProblem(Problem):
         return ball if max(radius, reach) <= clip_norm else ball.clipped(clip_norm)
 
     def _lipschitz(self, reach: float) -> float:
-        """Of the logarithm on the ball of radius `reach` about a point."""
+        """Lipschitz constant of ``log_w`` on the ball of radius `reach` around w."""
         is_hadamard, kappa, injectivity_radius = self._curvature
         if is_hadamard:
             return 1.0

@@ -98,7 +98,7 @@ class FullBatch(Batches):
     """
 
     def event(self, n: int, noise_multiplier: float, count: int = 1) -> events.GaussianEvent:
-        """What `count` releases cost."""
+        """Event of `count` releases."""
         return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
 
     def expected_size(self, n: int) -> float:
@@ -148,7 +148,7 @@ class PoissonSampler(_RandomBatches):
     def event(
         self, n: int, noise_multiplier: float, count: int = 1
     ) -> events.PoissonSampledGaussianEvent:
-        """What `count` releases cost."""
+        """Event of `count` releases."""
         return events.PoissonSampledGaussianEvent(
             sampling_probability=self.probability(n),
             noise_multiplier=noise_multiplier,
@@ -195,7 +195,7 @@ class FixedSizeSampler(_RandomBatches):
     def event(
         self, n: int, noise_multiplier: float, count: int = 1
     ) -> events.FixedSizeSampledGaussianEvent:
-        """What `count` releases cost."""
+        """Event of `count` releases."""
         self._check(n)
         return events.FixedSizeSampledGaussianEvent(
             population=n,

@@ -71,7 +71,7 @@ class RiemannianSGD:
         return (self.noise_multiplier,)
 
     def event(self, n: int) -> Event:
-        """What a run on n records costs; known before any record is read."""
+        """Event of a run on n records; known before any record is read."""
         return self.sampler.event(n, self.noise_multiplier, self.moves.n_steps)
 
     def solve(

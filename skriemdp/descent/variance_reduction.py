@@ -22,8 +22,8 @@ from skriemdp.privacy.events import compose
 
 __all__ = ["RiemannianSVRG", "calibrated_svrg", "whole_epochs"]
 
-# Steps of an epoch besides the anchor's, and noise multiplier of the anchors over that of the
-# differences; fixed in advance.
+# Steps of an epoch besides the anchor's, and the anchors' noise multiplier over that of the
+# differences; public, fixed in advance.
 _EPOCH_LENGTH, _ANCHOR_RATIO = 9, 2.5
 
 
@@ -108,7 +108,7 @@ class RiemannianSVRG:
         return (self.anchor_noise_multiplier, self.noise_multiplier)
 
     def event(self, n: int) -> Event:
-        """What a run on n records costs."""
+        """Event of a run on n records."""
         count = self.n_epochs * self.epoch_length
         return compose(
             [

@@ -23,7 +23,7 @@ from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 
 __all__ = ["ClipNorm"]
 
-# Share of mu**2 for the norm.
+# Share of mu**2 for the quantile of the gradients' norms: a convention.
 _SHARE = 0.03
 
 
@@ -51,7 +51,7 @@ class ClipNorm:
 
     @property
     def share(self) -> float:
-        """What is spent of ``mu**2``."""
+        """Share of ``mu**2`` that is spent."""
         return COUNT_SHARE + (_SHARE if self.public is None else 0.0)
 
     def reserve(self, budget: GaussianBudget) -> None:

@@ -274,7 +274,7 @@ class Agent(_Client):
         return streams("local", repr(self.client), fit_id, task.round)
 
     def event(self, task: LocalTask) -> Event:
-        """What one answer costs a record."""
+        """Event of one answer, for a record."""
         return self.solver(task).event(self.problem.n)
 
     def facts(self) -> dict[str, Any]:
@@ -406,7 +406,7 @@ class SumsAgent(_Client):
         return self.plan.unit
 
     def event(self, task: LocalTask) -> Event:
-        """What one answer costs a record, or a person."""
+        """Event of one answer, for a record, or a person."""
         return self.plan.event
 
     def facts(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Agreement:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """Of everything in it."""
+        """Digest of everything in it."""
         pairs = [part for name, value in self._parts for part in (name.encode(), value)]
         return digest("plan", *pairs)
 

@@ -85,7 +85,7 @@ class Attempt:
             )
 
     def of(self, name: str) -> tuple[str, str, int, int]:
-        """Where a client's book has it."""
+        """Place in a client's book."""
         return name, self.fit_id, self.round, self.attempt
 
     def release(self, cohort: Cohort, agreement: Agreement) -> bytes:
@@ -116,16 +116,16 @@ class Attendance(NamedTuple):
     marks: bytes = b""
 
     def message(self, release: bytes) -> bytes:
-        """What is signed."""
+        """Message that is signed."""
         return digest("attendance", release, self.name.encode(), self.key, number(self.size))
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Write it as bytes."""
         return packed(self.name.encode(), self.key, number(self.size), self.signature, self.marks)
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """From bytes; ValueError where they are something else."""
+        """Read it from bytes; ValueError where they are something else."""
         name, key, size, signature, marks = unpacked(data)
         return cls(name.decode("ascii"), key, whole(size), signature, marks)
 

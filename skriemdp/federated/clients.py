@@ -91,7 +91,7 @@ def read_clients(clients: Any, n: int, people: Groups | None = None) -> Clients:
 
 
 def clients_of_a_person(stated: int | None, found: int, n_clients: int) -> int:
-    """In how many clients a person may be: as `stated`, or as the public ids show.
+    """Number of clients that a person may be in: as `stated`, or as the public ids show.
 
     Raises
     ------

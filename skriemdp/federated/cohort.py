@@ -151,7 +151,7 @@ class Cohort:
 
     @property
     def digest(self) -> bytes:
-        """Of everything in it."""
+        """Digest of everything in it."""
         pairs = [
             part for name in sorted(self.members) for part in (name.encode(), self.members[name])
         ]

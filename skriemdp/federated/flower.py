@@ -483,7 +483,7 @@ class FlowerAccountant:
         return self._total().delta(epsilon)
 
     def get_privacy_spent(self, delta: float | None = None) -> PrivacySpent:
-        """What was charged, at `delta` or the budget's own."""
+        """Privacy that was charged, at `delta` or the budget's own."""
         delta = self.budget.delta if delta is None else delta
         return PrivacySpent(self.get_epsilon(delta), delta, self.num_releases, "skriemdp")
 

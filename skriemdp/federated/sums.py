@@ -347,12 +347,12 @@ class Uploads:
 
     @property
     def shares(self) -> Shares | None:
-        """Of the noise of a secure sum."""
+        """Number of shares in the noise of a secure sum."""
         return self.attempts[-1] if self.attempts else None
 
     @property
     def variance(self) -> float:
-        """Of the noise, in units of that of one release."""
+        """Variance of the noise, in units of that of one release."""
         if self.shares is not None:
             return self.shares.variance
         return 1.0 if self.size else float(len(self.clients))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientsTogether", "PooledRecords", "queries_at"]
 
-# Above it a client's own pass over its records costs more than the calls around it.
+# Clients of up to so many records are computed together: calls then cost more than the arithmetic
+# (benchmarks/federated.py --only engines).
 FEW_RECORDS = 256
 _BLOCK_BYTES = 2**20
 

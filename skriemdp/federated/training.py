@@ -96,7 +96,7 @@ def local_solver(
 
 
 def local_event(settings: LocalSettings, noise_multiplier: float, integers: int) -> Event:
-    """What one local training costs a record.
+    """Event of one local training, for a record.
 
     It depends on the share of records in a batch, not on their number, so it is the same for every
     client; 1000 stands for any n.

@@ -30,7 +30,7 @@ def train_without_noise(
     settings: LocalSettings,
     round: int = 0,
 ) -> np.ndarray:
-    """Where full-batch descent on each client's own records ends, ``(c, *shape)``.
+    """Run noiseless full-batch descent on each client's records; end points ``(c, *shape)``.
 
     Parameters
     ----------

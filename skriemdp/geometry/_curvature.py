@@ -21,7 +21,7 @@ def constant_form(xp: ModuleType, curvature: float, moment: Array) -> Array:
 
 
 def symmetric_form(xp: ModuleType, moment: Array, size: int) -> Array:
-    """Of symmetric matrices with ``R(X, Y) Y = -[[X, Y], Y] / 4``; packed coordinates.
+    """Curvature form of symmetric matrices, ``R(X, Y) Y = -[[X, Y], Y] / 4``; packed coordinates.
 
     ``[[X, Y], Y] = X Y^2 - 2 Y X Y + Y^2 X``.
     """
@@ -39,7 +39,7 @@ def symmetric_form(xp: ModuleType, moment: Array, size: int) -> Array:
 
 
 def grassmann_form(xp: ModuleType, moment: Array, rows: int, columns: int) -> Array:
-    """Of ``rows x columns`` blocks with ``R(X, Y) Y = X Y'Y + Y Y'X - 2 Y X'Y``."""
+    """Curvature form of ``rows x columns`` blocks, ``R(X, Y) Y = X Y'Y + Y Y'X - 2 Y X'Y``."""
     tensor = _four(xp, moment, rows, columns)
     left = _left(xp, _contracted(xp, tensor, (0, 2, 1, 3)), columns)
     right = _right(xp, _contracted(xp, tensor, (1, 3, 0, 2)), rows)

@@ -339,7 +339,7 @@ def eigh(xp: ModuleType, matrix: Array) -> tuple[Array, Array]:
 
 
 def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
-    """Of symmetric matrices, shape ``(...)``; as :func:`eigh` gives it, without eigenvectors."""
+    """Smallest eigenvalues, shape ``(...)``, as :func:`eigh` gives them, without eigenvectors."""
     if matrix.shape[-1] != 2:
         return xp.min(eigh(xp, matrix)[0], axis=-1)
     a, b, c = entries(matrix)

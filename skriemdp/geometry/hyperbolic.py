@@ -289,7 +289,7 @@ class Hyperboloid(CoordinateGeometry):
     def _products(
         self, x: np.ndarray, others: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of rows y, on the unit hyperboloid and in space coordinates.
+        """Inner products of rows y, on the unit hyperboloid and in space coordinates.
 
         4 sinh(distance / 2)^2 and ``<x, y>``, and which y are so close to x, or so far off, that
         products lose digits: they are to be seen by differences.

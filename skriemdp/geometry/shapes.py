@@ -153,7 +153,7 @@ class PlanarShapes(Geometry):
         return a * moved + b * _turned(xp, moved)
 
     def _complement(self, xp: ModuleType, point: Array) -> Complement:
-        """Of the directions that a tangent vector has no part in, in the space of 2 k numbers."""
+        """Basis of the directions that a tangent vector has no part in, among 2 k numbers."""
         k = self.landmarks
         one = xp.zeros_like(point[..., 0]) + 1.0 / math.sqrt(k)
         none = xp.zeros_like(one)

@@ -150,7 +150,7 @@ class Sphere(CoordinateGeometry):
         return self._seen_by_differences(point, other)
 
     def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
-        """As :meth:`_seen_by_differences`, of one point, without the calls for tables."""
+        """Logarithm of one point, as :meth:`_seen_by_differences`, without the calls for tables."""
         x = point.tolist()
         norm = math.hypot(*x)
         if not 0.0 < norm < math.inf:

@@ -26,7 +26,8 @@ __all__ = [
 # Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
 _HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 _CHUNK = 64
-# The least second derivative of half a squared distance, where balls are as wide as they may be.
+# Least second derivative of half a squared distance in the widest ball for which regions exist:
+# estimates below are noise.
 _LEAST_HESSIAN = 0.36
 
 

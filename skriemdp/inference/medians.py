@@ -22,13 +22,17 @@ from skriemdp.inference.regions import ConfidenceRegion, Inference
 
 __all__ = ["MedianInference"]
 
-# Least eigenvalue of the second derivative of the mean distance, over its mean inverse distance.
+# Floor of the eigenvalues of the second derivative of the mean distance, over the mean inverse
+# distance.
 _LEAST = 0.1
-# Directions that curvature is averaged over: rounder by this share.
+# Share of round noise in the law of the directions over which curvature is averaged: keeps a noisy
+# second moment from being singular.
 _ROUNDER = 1e-3
-# Relative errors of second derivatives are simulated up to this size.
+# Relative errors of second derivatives are cut at this in simulations: beyond, their inverse would
+# explode.
 _WRONG = 0.9
-# Unit vectors drawn for what curvature adds, up to these dimensions.
+# Directions over which curvature is averaged, up to these dimensions: time against the noise of the
+# average.
 _DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 
 

@@ -78,7 +78,7 @@ class MeanInference(Inference):
 
     @functools.cached_property
     def hessian(self) -> np.ndarray:
-        """Of half the mean squared distance from the mean, in coordinates at `center`."""
+        """Hessian of half the mean squared distance from the mean, in coordinates at `center`."""
         return mean_hessian(self.geometry, self.center, self.spread, self.radius)
 
     @functools.cached_property

@@ -16,14 +16,15 @@ from skriemdp.inference.moments import MeanInference
 
 __all__ = ["MeanTestResult", "mean_test"]
 
-# Covariances drawn under the hypothesis, and values of the statistic for each.
+# Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values;
+# time against noise.
 _DRAWS, _VALUES = 60, 100
-# Below it a p-value is read off a scaled chi-square law, not off ranks.
+# Smallest p-value that ranks of simulated values tell; below, a scaled chi-square law gives it.
 _SMALLEST_RANK = 0.01
 
 
 class MeanTestResult(NamedTuple):
-    """What :func:`mean_test` found.
+    """Result of :func:`mean_test`.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def mark(key: str) -> Head | None:
 
 
 def remember(key: str, head: Head | None) -> None:
-    """From now on, a file with this key that lacks this entry is refused."""
+    """Remember an entry: a file with this key that lacks it is refused from now on."""
     if head is not None and (key not in _marks or _marks[key].entry < head.entry):
         _marks[key] = head
 

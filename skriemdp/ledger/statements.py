@@ -261,7 +261,7 @@ def noise_of(event: dict) -> str:
 
 @lru_cache(maxsize=4096)
 def known_event(text: str) -> tuple[str, bool, Event | None]:
-    """Of a stored event: its noise, whether that can be reproduced, and itself.
+    """Facts of a stored event: its noise, whether that can be reproduced, and itself.
 
     None for what another version wrote, or somebody made up.
     """

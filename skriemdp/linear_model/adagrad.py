@@ -31,13 +31,14 @@ __all__ = ["NoisyAdaGrad"]
 # for all data (docs/benchmarks.md, "Linear models"); more where the steps can grow.
 _WARMUP = 0.25
 _GROWING_WARMUP = 0.5
-# A growing step size over the root mean square of the coordinates of the way so far.
+# Size of a growing step over the root mean square of the coordinates of the way so far
+# (benchmarks/adagrad.py).
 _GROWTH = 3.0
 # Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0
 
-# Share of mu**2 that "paper" spends on its matrices.
+# Share of mu**2 that "paper" spends on its matrices: a convention.
 _MOMENT_SHARE = 0.2
 
 
@@ -127,7 +128,7 @@ class NoisyAdaGrad:
             )
 
     def event(self, n: int) -> Event:
-        """What a run on n records costs."""
+        """Event of a run on n records."""
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
         if self.moment_multiplier is None:
             return steps
@@ -153,7 +154,7 @@ class NoisyAdaGrad:
         self.held(shape, 1.0).check(mu_of(self.noise_multiplier))
 
     def noise_of_last(self, shape: tuple[int, int], n: int) -> float:
-        """Of a coordinate of the last step's mean gradient."""
+        """Noise of a coordinate of the last step's mean gradient."""
         held, mu = self.held(shape, float(self.clip_norms[-1])), mu_of(self.noise_multiplier)
         return held.sigma(held.check(mu)) / self.sampler.expected_size(n)
 

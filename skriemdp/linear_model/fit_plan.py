@@ -43,13 +43,13 @@ from skriemdp.privacy.events import Event, compose
 __all__ = ["GRADIENTS", "FitPlan", "plan_fit", "ridge_penalty"]
 
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
-# Those that decompose a matrix in every step, and the largest one.
+# Preconditioners that decompose a matrix in every step, and the largest matrix: time.
 _FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
 # Name of the releases after the search.
 GRADIENTS = "gradients"
 # Where "huber" turns linear, over half the width of `target_range`.
 _HUBER_THRESHOLD = 0.5
-# Share of the public rows within the norm that is taken from them.
+# Quantile of the norms of public rows that becomes the bound of all rows: a convention.
 _PUBLIC_LEVEL = 0.95
 # Columns of a sparse table up to which each may get a scale of its own.
 _FILLED = 512
@@ -64,7 +64,8 @@ _WIDE_CLIP = 0.75
 # The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
 # short, because rows that are fitted well pull in opposite directions (docs/benchmarks.md).
 _CLIP_SHARE = 0.125
-# Of "noised" from where on noise does not shorten its longest step, and the first of its steps.
+# Steps of "noised" where the noise does not shorten them, and the size of its first step
+# (benchmarks/adagrad.py).
 _MANY_STEPS = 120
 _FIRST_STEP = 1.8
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.

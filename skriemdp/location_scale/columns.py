@@ -26,15 +26,18 @@ __all__ = ["COLUMNS", "ColumnSearch", "Columns"]
 _SHARE, _ROUNDS = 0.07, 9
 _INSIDE_SHARE, _INSIDE_ROUNDS, _INSIDE_CELLS = 0.03, 10, 128
 _FIFTHS = (0.2, 0.8)
-# n mu over the root of the columns from which on both quantiles are seen through the noise.
+# n mu over the root of the number of columns from which on both quantiles of every column stand out
+# of the noise (benchmarks/raw_tables.py --columns).
 _SEEN = 64.0
 # Distances from the centre, over the norm of the rows, that a quantile may have.
 _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
 _GRID = np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
-# Columns are unlike where their effective number is less than this share of all but the widest;
-# where there are so few, less than this number.
+# Columns have scales of their own if the effective number of scales is below _ALIKE times the
+# number of columns but the widest; of at most _FEW columns, if it is at most _ONE
+# (benchmarks/raw_tables.py --columns).
 _ALIKE, _FEW, _ONE = 0.3, 4, 1.3
-# Scales, half the distance of the quantiles, at which a column is clipped; cells, for an atom.
+# Columns are clipped at this many scales; an atom at this many widths of its cells
+# (benchmarks/raw_tables.py --columns).
 _CLIP, _ATOM_CLIP = 4.0, 2.0
 # Name of the releases.
 COLUMNS = "scales of columns"
@@ -201,7 +204,7 @@ def _effective(scales: np.ndarray) -> float:
 
 
 def _levels(columns: int) -> np.ndarray:
-    """Of a vector that asks for both quantiles of so many columns."""
+    """Levels of a vector that asks for both quantiles of so many columns."""
     return np.tile(_FIFTHS, columns)
 
 

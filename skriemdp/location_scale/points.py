@@ -47,27 +47,31 @@ __all__ = [
     "within_reach",
 ]
 
-# Radii in natural units, and in spaces that have none.
+# Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
 _RATIO = 1.1
+# Smallest and largest radius that can be found, in natural units: a convention.
 _LEAST, _MOST = 1e-5, 1e3
+# The same in spaces without a natural unit, up and down.
 _WIDEST = 1e12
-# Medians of the first radius, in radii of curvature.
+# Prior medians of the first radius in negative and positive curvature, in curvature radii.
 _NEGATIVE, _POSITIVE = 1.5, 0.6
-# Length of the first mean over that of its noise below which no direction is believed.
+# Least length of a surrounding mean over what its noise alone would show; below, a fit warns that
+# no direction was seen.
 _DIRECTION = 1.5
 # Coordinates at the last centre are kept up to this size: distances and logarithms share them.
 _KEPT_BYTES = 2**26
-# Steps towards data far off: how many at most, by which angle noise may turn one, and the n mu of a
-# radius between them.
+# Further steps towards data far off in negative curvature: how many at most; the angle by which
+# noise may turn one, in radians; and n mu of the radius between two of them (benchmarks/raw_data.py
+# --part means).
 _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
-# The most that a search with them may cost in all; and in how many dimensions they may only add so
-# much, from _MANY on: the last noise is often Laplace there and has no use for what is left.
+# Shares of mu**2: what a search with further steps may cost in all; up to _FEW dimensions, where
+# the last noise is often Laplace and cannot use what is left, they add at most _FAR_FEW.
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
-# From this n mu on, a rough mean in negative curvature is cheaper.
+# From this n mu on a rough mean in negative curvature has the smaller share _CHEAPER of mu**2.
 _MANY, _CHEAPER = 200.0, 0.04
-# Of matrices: over the extreme rate at which their geodesics part, that of most.
+# Rate at which geodesics of matrices usually part, over the extreme one.
 _MOST_PART = 0.5
-# Balls end a little below the limit.
+# Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
 
 

@@ -43,18 +43,20 @@ __all__ = [
     "shrunken",
 ]
 
-# Norms that a search may return: any physical unit, in steps that cost little.
+# Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
-# Share of mu**2 for the number of rows that were clipped.
+# Share of mu**2 for the number of clipped rows: a convention.
 COUNT_SHARE = 0.01
-# n mu from which on a search costs little, and more than two means are allowed.
+# n mu from which on a search costs little, and more than two means are taken; below, radii and
+# means get larger shares.
 _PLENTY = 100.0
 # Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
 _GRID_SHARE = 0.01
 # Usual length of a scaled row over the root of its columns: quantiles of a normal law are .84 of
 # its standard deviation from its mean.
 _SCALED = 1.2
-# Of the garrote, in standard deviations of the noise.
+# Thresholds that a garrote (which sets small coordinates of a noisy mean to zero) chooses from, in
+# standard deviations of the noise.
 _THRESHOLDS = (1.0, 1.5, 2.0, 2.5, 3.0)
 
 

@@ -74,7 +74,7 @@ class Rows:
 
     @property
     def points(self) -> Rows:
-        """Of which a mean is taken: these rows."""
+        """Points of which a mean is taken: these rows."""
         return self
 
     @property

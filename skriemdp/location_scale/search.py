@@ -41,16 +41,21 @@ __all__ = [
 
 # All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
 
-# Over n mu: the fraction that the radius should clip.  Half as much suits skewed data better and
-# costs Gaussian data a fifth of their error; twice as much gains Gaussian data a tenth.
+# A radius leaves out this many records, over mu.  Half as many suit skewed data better and cost
+# Gaussian data a fifth of their error; twice as many gain Gaussian data a tenth
+# (benchmarks/raw_data.py --part means).
 _CLIPPED = 6.0
-# A second mean is taken where the first one shrank the radius by more than this.
+# A second rough mean is taken unless the first left the radius at this fraction of its size or
+# more.
 _SHRUNK = 0.7
-# ... but always where the radius is this many radii of curvature: there one mean goes too far.
+# It is always taken where the radius exceeds this many curvature radii: there one mean goes too
+# far.
 _CURVED = 2.0
-# So much is a little above the radius of a ball that has a mean of its own.
+# A radius up to this factor above that of the widest ball with unique means is brought down to it
+# (benchmarks/wide_means.py).
 _LITTLE = 1.4
-# Spread of the logarithm of a radius, before it is seen.
+# Standard deviation of the logarithm of a radius before it is looked for: wide enough for any data,
+# a convention.
 _PRIOR_SPREAD = 1.5
 # Names of the releases.
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
@@ -317,7 +322,7 @@ class LocationScaleSearch:
 
     @property
     def mu_search(self) -> float:
-        """Of the search alone, whatever it finds."""
+        """Mu of the search alone, whatever it finds."""
         return self.mu * math.sqrt(self.shares.total)
 
     @property

@@ -41,7 +41,8 @@ __all__ = ["StartRule", "start_rule"]
 
 # Logarithms of the units that are told apart: 30 decades to either side, a decibel each.
 _UNITS = tuple((np.arange(-304, 305) * (math.log(10.0) / 10.0)).tolist())
-# What a wide cloud of subspaces needs (benchmarks/wide_means.py).
+# Share of mu**2 of the sum of projectors: what a wide cloud of subspaces needs
+# (benchmarks/wide_means.py).
 _SUBSPACE_SHARE = 0.15
 
 

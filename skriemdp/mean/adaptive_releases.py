@@ -30,19 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
 
-# Radii that a look may return, over that of the public ball.
+# Grid of the radii that a look may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
-# Where counts say nothing, about the public radius: standard deviation of its logarithm.
+# Standard deviation of the logarithm of a radius before it is looked for, about the public one:
+# what is answered where counts say nothing.
 _DOUBT = 1.2
-# What a record's bound must shrink to before clipping may begin: for a look, and for the mean.
+# A look, and the final mean, move to a smaller ball only if it has at most this part of the present
+# radius: less shrinking is not worth what clipping costs.
 _NARROW_LOOK, _NARROW = 0.7, 0.85
-# Levels of a radius: the most that is read off counts, the most that is extrapolated to, and how
-# much clipping noise excuses.  Data with tails
-# pay for every record that is clipped (docs/benchmarks.md).
+# Level of the quantile that becomes a radius: the highest that counts resolve, the highest that is
+# extrapolated to, and the number of clipped records, over mu, that noise excuses.  Tails pay for
+# every record that is clipped (benchmarks/mean_mechanisms.py --part auto).
 _MOST_RESOLVED, _MOST_WANTED, _BEYOND = 0.98, 0.999, 3.0
-# So much longer than the public radius may logarithms away from the centre be.
+# Logarithms away from the public centre may be longer than the public radius by this factor.
 _STRETCHED = 1.1
-# Clouds that fill a ball off its centre show about this fraction of the worst bias.
+# Bias of the mean of logarithms that is expected, over its worst case: about that of clouds which
+# fill a ball off its centre.
 _USUAL_BIAS = 0.2
 
 
@@ -250,7 +253,7 @@ def _seen(
 
 
 def _usual_bias(ball: GeodesicBall) -> float:
-    """Of the mean of logarithms at the public centre, per coordinate."""
+    """Usual bias of the mean of logarithms at the public centre, per coordinate."""
     if ball.geometry.is_flat:
         return 0.0
     return _USUAL_BIAS * bias_bounds(ball)[1] / math.sqrt(ball.geometry.dim)

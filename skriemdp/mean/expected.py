@@ -28,7 +28,8 @@ __all__ = [
     "told_spread",
 ]
 
-# A result with more noise than this part of the records' spread tells little.
+# A result is worth having if its noise is at most this part of the records' spread: a convention of
+# `plan`.
 _WORTH = 0.25
 
 
@@ -47,7 +48,7 @@ def told_spread(ball: GeodesicBall | None, spread: Any) -> tuple[float, str, str
 
 
 def held_radius(spread: float, level: float, dim: int) -> float:
-    """Of the ball about the mean that holds the share `level` of a round Gaussian cloud."""
+    """Radius of the ball about the mean that holds the share `level` of a round Gaussian cloud."""
     return spread * math.sqrt(float(chdtri(dim, 1.0 - level)) / dim)
 
 
@@ -85,7 +86,7 @@ def expected_mean(
     spread: Any,
     shrink: bool,
 ) -> Expected:
-    """Of a planned mean, with (epsilon, delta) for `target`.
+    """Expected error of a planned mean, with (epsilon, delta) for `target`.
 
     `release` is what a public ball will be asked by.
     """
@@ -145,7 +146,7 @@ def _adaptive(release: AdaptiveMean, spread: float) -> tuple[float, float]:
 
 
 def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
-    """Of a mean that is released with its second moment."""
+    """Expected error of a mean that is released with its second moment."""
     dim, n, told = joint.geometry.dim, joint.n, told_spread(joint.ball, spread)
     mu, radius = joint.joint_mu, 0.0 if joint.ball is None else joint.ball.radius
     if joint.search is not None:

@@ -41,12 +41,12 @@ __all__ = [
 
 # Name of the joint release.
 _MOMENTS = "mean and second moment"
-# Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
-# rough mean and a radius around it.
+# Shares of mu**2 before the joint release in a public ball: the clipped fraction, a rough mean and
+# a radius around it (benchmarks/inference.py --part coverage).
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
-# Below these n mu a look finds nothing.
+# No look below these n mu, the second times the root of the dimension: it would find nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
-# Of a released number of records, over that number: above, nothing says where the mean is.
+# Largest relative noise of a released number of records: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
 # classes whose number came out too large, and regions of those hold their means less often.
@@ -139,12 +139,12 @@ class JointMean:
 
     @property
     def count(self) -> GaussianCount:
-        """Of the records outside the last ball."""
+        """Count of the records outside the last ball."""
         return GaussianBudget(self.mu).count(_COUNT)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share."""
+        """Names of what may be released, with shares."""
         budget, dim = GaussianBudget(self.mu), self.geometry.dim
         budget.count(_COUNT)
         if self.search is not None:
@@ -157,7 +157,7 @@ class JointMean:
 
     @property
     def joint_mu(self) -> float:
-        """Of the joint release; at least that, after a search."""
+        """Mu of the joint release; at least that, after a search."""
         before = _COUNT
         if self.search is not None:
             before += self.search.shares.total
@@ -166,7 +166,7 @@ class JointMean:
         return self.mu * math.sqrt(1.0 - before)
 
     def plan(self, **public: Any) -> Plan[JointMean]:
-        """That of a fit which releases nothing else; `public` are facts besides ball and number."""
+        """Plan of a fit which releases nothing else; `public` are facts besides ball and number."""
         dim, classes = self.geometry.dim, self.n_classes or 0
         matrices = (8.0 + 4.0 * classes) * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3
         moments = f"moments of {classes} classes" if classes else f"moment of {dim} coordinates"

@@ -35,14 +35,16 @@ __all__ = ["GeometricMedian", "check_median", "plan_median"]
 
 # Names of the releases.
 _BENDS, _DIRECTIONS = "second derivatives of the mean distance", "directions"
-# Rough steps: at most so many, each with two releases of one share, the least that keeps its noise
-# below this part of the scale; and what all of them may take.
+# Rough steps: their number at most, the noise of each over the scale, the least share of mu**2 of
+# each of its two releases, and the most that all may take (benchmarks/median.py --part error).
 _ROUGH, _NOISE, _LEAST, _ALL_ROUGH = 6, 0.2, 0.01, 0.25
-# Of what is left for the last two steps: second derivatives, and directions of the first of them.
+# Parts of what is left: the second derivatives of the last steps, and the directions of the last
+# but one (benchmarks/median.py --part coverage).
 _OF_BENDS, _OF_FIRST = 0.1, 0.15
-# Smoothing: this part of the scale, and in the last steps less where second derivatives allow.
+# Length below which distances are smoothed, over the scale: more makes second derivatives less
+# noisy, and the result less of a median.  In the last steps it is at most _SHARP / (n mu).
 _SMOOTH, _SHARP = 0.5, 80.0
-# Harmonic mean distances are about so much shorter than median ones.
+# Median of the distances over their harmonic mean, about.
 _HARMONIC = 1.1
 
 
@@ -116,12 +118,12 @@ class GeometricMedian:
 
     @property
     def event(self) -> GaussianEvent:
-        """What all releases cost together."""
+        """Event of all releases together."""
         return GaussianBudget(self.mu).event
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What may be released, with its share."""
+        """Names of what may be released, with shares."""
         budget = GaussianBudget(self.mu)
         self.search.shares.reserve(budget)
         for step in self._steps(budget.left):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
-# Towards the mean, where no rate is known and none is needed.
+# Full steps to the mean on manifolds without a proved rate: a convention.
 _SOME_STEPS = (1.0,) * 100
 
 
@@ -49,7 +49,7 @@ class DistanceLaw:
     law: Any
 
     def radius(self, level: float) -> float:
-        """With probability `level` a draw is no farther."""
+        """Distance that a draw keeps within with probability `level`."""
         check_fraction(level=level)
         return float(self.law.distance_quantile(level))
 
@@ -71,7 +71,7 @@ class OutputMean:
         return self.mechanism.event
 
     def noise_law(self, point: np.ndarray) -> DistanceLaw:
-        """How long the noise of the released mean can be."""
+        """Law of the length of the noise of the released mean."""
         return DistanceLaw(self.mechanism.law)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:

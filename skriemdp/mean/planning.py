@@ -37,30 +37,38 @@ GAUSSIAN = ("gradient",)
 
 # Name of the last release.
 MEAN = "mean"
-# Share of mu**2 for the released fraction of clipped rows.
+# Share of mu**2 for the released fraction of clipped rows: a convention; its noise shows a fraction
+# of a few per cent.
 _COUNT = 0.01
-# Share of epsilon for that fraction when everything is pure.
+# Share of a pure epsilon for that fraction: a convention.
 _COUNT_PURE = 0.03
-# Laplace noise must pay for leaving Gaussian composition with this much less mean square error.
+# Laplace noise is drawn where its mean square is at most this part of Gaussian noise's: it composes
+# worse with the fits that follow (benchmarks/laplace_noise.py --stages).
 _LAPLACE_GAIN = 0.9
-# The same where it has to do without the further steps of a search, which are at least this share.
+# The part required where Laplace noise rules out the further steps of a search, if their share of
+# mu**2 exceeds _MUCH (benchmarks/raw_data.py --part means).
 _FAR_GAIN, _MUCH = 0.84, 0.12
 # Above, e^epsilon leaves the floating-point range in the accounting of Laplace noise.
 _LAPLACE_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12).
 _LAPLACE_DIM = 1000
 
-# Shares of mu**2 for finding out where in the ball the data are and how far they reach: the largest
-# that adds about 15 % to the error of data that fill the ball, and where n mu is small up to 45 %.
+# Shares of mu**2 for a smaller ball inside the public one.  The largest one is taken that adds
+# about 15 % to the error of data that fill the ball, or up to 45 % where n mu is small: what data
+# that fill the ball lose, narrow data gain many times (benchmarks/mean_mechanisms.py --part auto).
 _SEEK = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
 _COST, _MOST_COST = 0.15, 0.45
-# What a share costs Laplace noise beyond the Gaussian price, over what Laplace noise saves.
+# Extra relative cost of Gaussian releases before Laplace noise, over the share of the mean square
+# that Laplace noise saves (benchmarks/laplace_noise.py --stages).
 _LAPLACE_COST = 0.03
-# Below this n times the mu of the seeking, it finds nothing.
+# No ball is looked for below this n times the mu of the looks: they would find nothing
+# (benchmarks/mean_mechanisms.py --part auto).
 _LEAST_SEEKING = 14.0
-# One look more than one pays where the noise of the first is at most this share of the radius.
+# Two rounds of looks instead of one if the noise of the first is at most this fraction of the
+# radius (benchmarks/mean_mechanisms.py --part auto).
 _QUIET = 0.5
-# Of the seeking: the clipped fraction, and a mean and a radius for every look.
+# Parts of the looks' budget: the clipped fraction, and in each round a mean and a radius
+# (benchmarks/mean_mechanisms.py --part auto).
 _FRACTION, _ONE_LOOK, _TWO_LOOKS = 0.07, ((0.60, 0.33),), ((0.22, 0.13), (0.33, 0.25))
 
 
@@ -113,7 +121,7 @@ class MeanPlan:
 
     @property
     def noise(self) -> MeanNoise:
-        """Of the mean."""
+        """Noise of the mean."""
         return MeanNoise(self.mu, self.law, self.secret_n)
 
     def steps(self, geometry: Geometry) -> bool:

@@ -70,17 +70,21 @@ __all__ = [
 ]
 
 
-# Positively curved balls in which the iterated mean costs at most so much more noise have it.
+# In positively curved balls means are iterated if that costs at most this factor in the standard
+# deviation of the noise; iterating has no bias.
 _CHEAP = math.sqrt(2.0)
-# In wider ones it must pay against this part of the worst bias of logarithms: what data show.
+# Wider balls: iterate if it costs less than this part of the worst-case bias of the mean of
+# logarithms, about what data show (benchmarks/mean_mechanisms.py --part auto).
 _SEEN_BIAS = 0.05
-# Below this n mu a search for a ball of matrices is lost more often than not.
+# Below this n mu a search for a ball of matrices is lost more often than not
+# (benchmarks/wide_means.py --only matrices).
 LEAST_MATRICES = 18.0
-# Found balls end a little below the limit.
+# Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
-# No table in memory has more rows: a column of them takes half a terabyte.
+# Rows that a table in memory may have at most: a column of them takes half a terabyte.
 _MOST = 2.0**36
-# No step is made longer than that many times.
+# Least mean second derivative that the last step divides by: noise in a small one would make the
+# step too long.
 _LEAST_HESSIAN = 0.2
 
 
@@ -179,7 +183,7 @@ class MeanNoise:
         return LaplaceNoise(plain_sensitivity(vectors, most), self.law).sigma / n
 
     def on(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
-        """The same noise, as a float, on a vector with this sensitivity."""
+        """Make the same noise, as a float, for a vector with this sensitivity."""
         if self.law is not None:
             return LaplaceNoise(sensitivity, self.law)
         assert self.mu is not None
@@ -240,7 +244,7 @@ class LogStep:
     shrink: bool = False
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
-        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        """Law of the length of the noise of the released mean `point`; None if that was shrunk."""
         if self.shrink:
             return None
         sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n) / self.hessian
@@ -360,7 +364,7 @@ class TangentMean:
         return self.noise.sigma(self.ball.radius, self.ball.geometry.dim, self.n)
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
-        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        """Law of the length of the noise of the released mean `point`; None if that was shrunk."""
         if self.shrink:
             return None
         ball = self.ball

@@ -113,7 +113,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     records of one group; n, their number, is public, or secret as for
     :class:`skriemdp.PrivateFrechetMean` (docs/theory/presence.md); that of
     :class:`skriemdp.mean.joint_releases.JointMean`, mu-GDP.  `transform` of a row depends on that
-    row and is not private.  Derivation: docs/theory/inference.md.
+    row and is not private.  Derivation: docs/theory/regions.md.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         return self._layout(np.asarray(self.geometry_.exp_coordinates(self.mean_, seen)))
 
     def _scales(self) -> np.ndarray:
-        """What components are divided by."""
+        """Divisors of the components."""
         if not self.whiten:
             return np.ones(len(self.components_))
         least = np.finfo(float).eps * max(self.frechet_variance_, self.noise_scale_**2)

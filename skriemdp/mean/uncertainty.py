@@ -21,7 +21,8 @@ __all__ = ["WIDER", "NoiseLaw", "check_uncertainty", "standard_error", "warn_cut
 # Private radii, over what the search or the look found: regions of balls that cut skewed data miss
 # the mean of the data themselves (benchmarks/inference.py, "--part widening").
 WIDER = 1.3
-# More than this fraction of clipped records moves what a region covers by a part of its size.
+# A fit warns above this fraction of clipped records: they then move what a region covers by a part
+# of its size.
 _CUT = 0.02
 
 
@@ -57,7 +58,7 @@ def standard_error(covariance: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """How long the noise of a released mean can be, in geodesic distance.
+    """Law of the length of the noise of a released mean, in geodesic distance.
 
     Parameters
     ----------
@@ -80,14 +81,14 @@ class NoiseLaw:
 
     @classmethod
     def of_inference(cls, inference: MeanInference) -> NoiseLaw:
-        """Of a mean that was released with its second moment, whose noise turns it too."""
+        """Noise of a mean that was released with its second moment, whose noise turns it too."""
         dim = len(inference.first)
         to_mean = inference.score_to_mean
         noise = to_mean @ inference.score_covariance(np.zeros((dim, dim))) @ to_mean.T
         return cls(dim, math.sqrt(float(np.linalg.eigvalsh(noise)[-1])))
 
     def radius(self, level: float) -> float:
-        """With probability `level` at least the noise is no longer."""
+        """Length that the noise keeps within with probability `level` at least."""
         check_fraction(level=level)
         if self.laplace:
             return self.scale * float(gammaincinv(self.dim, level))

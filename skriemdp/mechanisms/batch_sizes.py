@@ -73,7 +73,7 @@ def _table(n: int, threshold: int) -> tuple[int, list[int]]:
 
 
 def _below(high: int, count: int, rng: np.random.Generator) -> list[int]:
-    """So many uniform integers in ``[0, high)``."""
+    """Draw so many uniform integers in ``[0, high)``."""
     bits = high.bit_length()
     length = (bits + 7) // 8
     found: list[int] = []

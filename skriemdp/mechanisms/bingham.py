@@ -104,7 +104,7 @@ class ExponentialDirection:
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     def release(self, gram: np.ndarray, rng: np.random.Generator, size: int = 1) -> np.ndarray:

@@ -55,7 +55,7 @@ class _Budget:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What was taken, by name, in the order of the first releases."""
+        """Shares that were taken, by name, in the order of the first releases."""
         return tuple(self._taken.values())
 
     def _take(self, share: float, name: str, dim: int | None, law: str) -> float:

@@ -26,9 +26,9 @@ from skriemdp.privacy.sensitivity import (
 
 __all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
 
-# Clipped records are told of where they are this share above the one that was meant, and so many
-# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits, and
-# that of a pure fit in 4 of 1e4.
+# A fit warns if the clipped fraction exceeds what was meant by this share and this many standard
+# deviations of its noise: Gaussian noise alone does it in 3 of 1e7 fits, that of a pure fit in 4 of
+# 1e4.
 _EXCESS, _SURE = 0.2, 5.0
 
 
@@ -81,7 +81,7 @@ class GaussianCount:
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(self.noise_multiplier)
 
     def part(self, label: str) -> Part:
@@ -169,12 +169,12 @@ class LaplaceCount:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Of a count."""
+        """Sensitivity of a count."""
         return interval_sensitivity(1.0)
 
     @property
     def scale(self) -> float:
-        """Of the Laplace law, in records."""
+        """Scale of the Laplace law, in records."""
         return self.sensitivity.value / self.epsilon
 
     @property
@@ -184,7 +184,7 @@ class LaplaceCount:
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:

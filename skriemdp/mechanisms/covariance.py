@@ -69,7 +69,7 @@ class SymmetricGaussian:
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(self.noise_multiplier)
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:

@@ -125,7 +125,7 @@ class Held(abc.ABC):
         return 2.0 * self.bound.presence <= self.bound.value
 
     def presence(self, steps: int) -> int:
-        """How far a record that is added or removed moves the integers."""
+        """Distance by which one record more or less moves the integers."""
         return math.ceil(steps * Fraction(self.bound.presence) / Fraction(self.bound.value))
 
     @abc.abstractmethod
@@ -288,7 +288,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
 
 
 def answers(count: int, level: Any = 0.5) -> VectorSet:
-    """So many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
+    """Set of so many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
 
     What is summed is what each number exceeds its level by, one for all or an array: an absent
     record, or one with a number that is not finite, adds a level everywhere.
@@ -449,7 +449,7 @@ class Moment(Held):
 
     @property
     def _half(self) -> float:
-        """How far rounding moves a vector, or a factor."""
+        """Distance by which rounding moves a vector, or a factor."""
         return 0.5 * (self.dim if self.people else math.sqrt(self.dim))
 
     def longest(self, steps: int) -> int:
@@ -522,7 +522,7 @@ class Moment(Held):
 
 
 def _traces(factors: np.ndarray) -> np.ndarray:
-    """Of the ``L'L`` of factors L, shape ``(b, m, dim)``."""
+    """Traces of the ``L'L`` of factors L, shape ``(b, m, dim)``."""
     return np.einsum("bij,bij->b", factors, factors)
 
 
@@ -546,7 +546,7 @@ class RoundedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the rows."""
+        """Shape of the rows."""
         return self.rows.shape
 
     @property

@@ -94,7 +94,7 @@ def draw(
 
 
 def expect_integers(rng: np.random.Generator, count: int) -> None:
-    """Say that `count` discrete Gaussian integers will be drawn from `rng`; they cost less so."""
+    """Announce that `count` discrete Gaussian integers will be drawn: they are made at once."""
     if isinstance(rng, NoiseGenerator):
         rng.expect(count)
 

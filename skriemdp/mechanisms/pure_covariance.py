@@ -73,7 +73,7 @@ class PureSymmetric:
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     @property

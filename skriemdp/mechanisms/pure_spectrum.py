@@ -155,7 +155,7 @@ def eigenvalue_law(size: int) -> EigenvalueLaw:
 def _entry_variance(
     d: int, probabilities: np.ndarray, degrees: np.ndarray, squares: np.ndarray
 ) -> float:
-    """From the second moments of trace and Frobenius norm, as for every rotation-invariant law."""
+    """Variance of an entry from the second moments of trace and Frobenius norm."""
     m, other = degrees.astype(float), degrees[-1] - degrees.astype(float)
     size_1, size_2 = m / (m + 2.0), other / (other + 2.0)
 

@@ -81,7 +81,7 @@ class PureSumsAndCounts:
 
     @property
     def event(self) -> PureEvent:
-        """What one release of all sums and counts costs."""
+        """Event of one release of all sums and counts."""
         return PureEvent(self.epsilon)
 
     def release_rows(

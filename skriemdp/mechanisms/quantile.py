@@ -98,7 +98,7 @@ class _Quantile:
         return self.release_counts(np.cumsum(places)[:-1], len(values), rng, size)
 
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
-        """As :meth:`release`, from the exact numbers of values <= each grid value, and of all."""
+        """Release from the exact numbers of values <= each grid value, and of all."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         found = np.asarray(self.grid, dtype=float)[self._places(counts, n, rng, shape)]
         return found if shape else float(found)
@@ -181,11 +181,11 @@ class PrivateQuantile(_Quantile):
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
 
     def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
-        """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
+        """Release with ``count(t)`` the exact number of values <= t.
 
         It is asked at most `counts` times: faster than sorting many values into the grid.
         """
@@ -224,7 +224,7 @@ class PrivateQuantile(_Quantile):
 
 @dataclass(frozen=True)
 class ExponentialQuantile(_Quantile):
-    """As :class:`PrivateQuantile`, with pure differential privacy; needs a larger margin of ranks.
+    """Private quantile with pure differential privacy; needs a larger margin of ranks.
 
     Parameters
     ----------
@@ -258,12 +258,12 @@ class ExponentialQuantile(_Quantile):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Of every grid value's utility."""
+        """Sensitivity of every grid value's utility."""
         return interval_sensitivity(1.0)
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(self.epsilon)
 
     def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> Any:

@@ -280,7 +280,7 @@ def plain_sum(
 
 
 def plain_sensitivity(held: VectorSet, n: float) -> Sensitivity:
-    """That of :func:`plain_sum`."""
+    """Sensitivity of :func:`plain_sum`."""
     moved = PLAIN_STEPS * held.spacing(PLAIN_STEPS)
     return exact_total_sensitivity(held.bound, moved, n)
 

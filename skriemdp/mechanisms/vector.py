@@ -66,7 +66,7 @@ class GaussianNoise:
 
     @property
     def event(self) -> GaussianEvent:
-        """What one release costs."""
+        """Event of one release."""
         return GaussianEvent(noise_multiplier=self.noise_multiplier)
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
@@ -137,7 +137,7 @@ class LaplaceNoise:
 
     @property
     def event(self) -> LaplaceEvent:
-        """What one release costs."""
+        """Event of one release."""
         return self.law
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:

@@ -57,7 +57,7 @@ class Release:
 
     @property
     def days(self) -> str:
-        """Of the first and the last charge."""
+        """Days of the first and the last charge."""
         return f"{self.first.time[:10]} to {self.last.time[:10]}"
 
     @property
@@ -160,7 +160,7 @@ class Account:
 
     @property
     def more_releases(self) -> int:
-        """How many releases were left out."""
+        """Number of releases that were left out."""
         return max(len(self._releases) - RELEASES, 0)
 
     @cached_property
@@ -234,7 +234,7 @@ class Account:
 
 @dataclass
 class Facts:
-    """What is known of a ledger file.
+    """Facts about a ledger file.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from skriemdp.pca.search_releases import BoundsSearch, clip_level
 
 __all__ = ["expected_components"]
 
-# Where nothing is said of the data: their effective rank.
+# Effective rank that `plan` assumes where nothing is said of the data: a convention.
 _RANK = 10.0
 # Components that noise turns by more than this sine tell little, and so does a matrix whose noise
 # alone has eigenvalues above this part of the total variance.
@@ -30,7 +30,7 @@ def expected_components(
     grouped: bool,
     spread: Any,
 ) -> Expected:
-    """Of eigenvectors of a noisy second moment.
+    """Expected error of the eigenvectors of a noisy second moment.
 
     Parameters
     ----------

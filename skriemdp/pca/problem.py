@@ -145,7 +145,7 @@ class SubspaceProblem(Problem):
         return self.n if self.rows.grouped else super().longest_piece
 
     def pieces(self, indices: np.ndarray | None = None) -> Iterator[Any]:
-        """As in :class:`Problem`; all rows come as dense tiles, scaled, whatever the table is."""
+        """Yield tiles as :class:`Problem` does: dense and scaled, whatever the table is."""
         if indices is not None:
             yield from super().pieces(indices)
             return
@@ -162,7 +162,7 @@ class SubspaceProblem(Problem):
         return rows.reshape(len(rows), *self.geometry.shape)
 
     def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
-        """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
+        """Coordinates as in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
         z, rows = indices, self.rows
         if isinstance(rows, Rows) and getattr(z, "ndim", 1) == 1:
             z = rows.select(indices, self.center, self.row_norm)

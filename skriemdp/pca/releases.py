@@ -48,7 +48,7 @@ __all__ = [
 
 # Names of the releases.
 MOMENT, _REFINEMENT, _VARIANCES = "second moment", "refinement", "variances"
-# Bounds of terms, over the largest that there may be.
+# Grid of the bounds of products and traces, over the largest possible one: a convention.
 _BELOW = 1.08 ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and

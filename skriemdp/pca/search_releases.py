@@ -46,6 +46,8 @@ Streams = Callable[..., np.random.Generator]
 # Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
 _RATIO = 1.08
+# Norms about zero or of pairs, in any unit; norms of the mean's ball, coarser; norms about a
+# released centre, known up to a factor.
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
@@ -56,7 +58,8 @@ _COUNTED = 1 << 15
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
 _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
-# Before it is measured, the mean squared cosine between two records is about .1 +- .1.
+# Mean squared cosine between two records before it is measured, and its standard deviation:
+# effective ranks from five on are likely.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
 # Noise of that mean below which more pairs of records are not worth their time.
 _COSINE_NOISE = 0.008
@@ -74,8 +77,8 @@ _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
 _PAIR_NORM_SHARE = 0.1
 # Names of the releases.
 NORM, MEAN, RANK = "norms that clip", "means", "effective rank"
-# Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
-# spread of the data to the data, where the budget suffices at all.
+# Means at most.  Each shrinks the distance to the data by about its noise; four lead from a hundred
+# times the spread of the data to the data, where the budget suffices at all.
 _MOST_MEANS = 4
 
 
@@ -104,7 +107,7 @@ def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What a search found.
+    """Bounds that a search found.
 
     Attributes
     ----------
@@ -210,7 +213,7 @@ class BoundsSearch:
 
     @property
     def usual_share(self) -> float:
-        """Of ``mu**2``, where the data lie so near that one mean finds them."""
+        """Share of ``mu**2`` where the data lie so near that one mean finds them."""
         share = sum(self._first_shares) if self.private_center else 0.0
         if self.row_norm is None:
             share += _RANK_SHARE + (_NORM_SHARE if self.pair_seed is None else _PAIR_NORM_SHARE)
@@ -218,7 +221,7 @@ class BoundsSearch:
 
     @property
     def _first_shares(self) -> tuple[float, float]:
-        """Of the norm about the origin, and of the mean of the rows scaled to it."""
+        """Shares of the norm about the origin, and of the mean of the rows scaled to it."""
         if self.pair_seed is not None:
             return _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
         return float(np.clip(600.0 / self._n_mu**2, *_ORIGIN_SHARE)), self.mean_share
@@ -386,7 +389,7 @@ def noisy_number(
     name: str,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """As :func:`noisy_mean`, of one number between zero and `most` for each record."""
+    """Release the mean of one number between zero and `most` for each record."""
     half = 0.5 * most
     held = ball(Ball(half, np.array([half])), 1)
     (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)

@@ -50,7 +50,7 @@ class CovarianceSums:
     def planned(
         cls, k: int, d: int, row_norm: float, people: bool, budget: Budget
     ) -> CovarianceSums:
-        """With all of a Gaussian budget."""
+        """Plan it with all of a Gaussian budget."""
         count: Any = budget.count(count_share(budget))
         return cls(k, d, row_norm, budget.rest(MOMENT, d**2), count, people)
 

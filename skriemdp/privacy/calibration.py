@@ -270,7 +270,7 @@ def calibrate(
 def _least_noise(
     make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
 ) -> float:
-    """By secants on the square of epsilon over that of the noise, nearly linear, in a bracket."""
+    """Find the noise by secants, on the nearly linear square of epsilon, in a bracket."""
 
     def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta

@@ -183,7 +183,7 @@ class Event(abc.ABC):
 
     @property
     def renyi_inside(self) -> bool:
-        """Whether that holds for a part, so that the better of two profiles is taken."""
+        """Whether any component is known only through Renyi divergences."""
         return self.renyi_only
 
 

@@ -238,7 +238,7 @@ class ComposedEvent(_Together):
 
 @dataclass(frozen=True)
 class SelfComposedEvent(_Together):
-    """The same release `count` times.
+    """Event of one release that is made `count` times.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class _Response(Event):
     delta_0: float
 
     def renyi(self, order: float) -> float:
-        """That of randomized response, for the part of mass ``1 - delta_0``."""
+        """Divergence of randomized response, for the part of mass ``1 - delta_0``."""
         return randomized_response_renyi(float(self.epsilon_0), order)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -276,13 +276,13 @@ class ProfileEvent(Event):
 
     @property
     def gdp_bound(self) -> float | None:
-        """That of the last epsilon, where delta is 0; else None."""
+        """Bound of the last epsilon, where delta is 0; else None."""
         if self.extra_delta > 0.0:
             return None
         return PureEvent(self.epsilons[-1]).gdp_bound if self.epsilons[-1] > 0.0 else 0.0
 
     def renyi(self, order: float) -> float:
-        """That of the pair that :attr:`extra_delta` leaves."""
+        """Divergence of the pair that :attr:`extra_delta` leaves."""
         if order == math.inf:
             return self.epsilons[-1]
         places, mass = _corners(self)

@@ -85,7 +85,7 @@ class MixtureEvent(Event):
 
     @property
     def mu(self) -> float | None:
-        """That of the events when they all agree, else None."""
+        """Mu of the events when they all agree, else None."""
         parts = {event.mu for _, event in self._possible}
         return parts.pop() if len(parts) == 1 else None
 
@@ -387,7 +387,7 @@ class SelectionEvent(Event):
 
     @property
     def renyi_tv(self) -> float:
-        """As often that of a run as the theorem of `law` adds up divergences and deltas of runs.
+        """Distance of a run, times how often the theorem of `law` adds up what a run has.
 
         ``2 + shape`` times (``renyi(l)`` once, ``renyi(m)`` up to ``1 + shape`` times), or ``1 +
         mean`` times under the Poisson law, where delta counts `mean` times.

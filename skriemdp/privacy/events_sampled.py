@@ -69,7 +69,7 @@ class PoissonSampledGaussianEvent(Event):
 
     @property
     def gdp_bound(self) -> float:
-        """That of full batches, which sampling can only improve; true of integers as it stands."""
+        """Bound of full batches, which sampling can only improve; true of integers as it stands."""
         return self.count**0.5 / self.noise_multiplier
 
     def renyi(self, order: float) -> float:
@@ -147,7 +147,7 @@ class FixedSizeSampledGaussianEvent(Event):
 
     @property
     def gdp_bound(self) -> float:
-        """That of full batches with the same noise per sum, which sampling can only improve.
+        """Bound of full batches with the same noise per sum, which sampling can only improve.
 
         True of integers as it stands: given the batch, a sum of integers is as private.
         """

@@ -75,7 +75,7 @@ def _constants(dim: int, scale: float) -> tuple[float, float]:
 
 
 def _log_density(dim: int, scale: float, theta: np.ndarray) -> np.ndarray:
-    """Of the angle in (0, pi) whose cosine over `scale` is the privacy loss.
+    """Log density of the angle in (0, pi) whose cosine over `scale` is the privacy loss.
 
     ``sin^(d-2) exp(cos / (2 scale)) (sin^2 + excess)`` over its normaliser.
     """
@@ -171,7 +171,7 @@ def _deltas(dim: int, scale: float, epsilons: np.ndarray) -> np.ndarray:
 def _log_delta_behind(
     dim: int, scale: float, mu: float, epsilon: float, panels: Panels | None = None
 ) -> tuple[float, Panels]:
-    """Of one release behind mu-GDP ones, and the panels of the integral, for similar numbers."""
+    """Log delta of one release behind mu-GDP ones, and the panels of the integral."""
     mu = max(mu, _LEAST_MU)
     # Rounding of a difference of losses goes to the private side.
     epsilon -= 4e-16 * (epsilon + 1.0 / scale)
@@ -237,7 +237,7 @@ class LaplaceEvent(Event):
 
     @property
     def gdp_bound(self) -> float | None:
-        """That of every pure release."""
+        """Bound of every pure release."""
         return PureEvent(self.shift).gdp_bound
 
     def renyi(self, order: float) -> float:
@@ -292,7 +292,7 @@ def _profile(event: LaplaceEvent) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=4096)
 def _renyi(event: LaplaceEvent, order: float) -> float:
-    """From ``E e^((order-1) L) - 1``, where a loss and its negative are taken together.
+    """Divergence from ``E e^((order-1) L) - 1``, a loss and its negative taken together.
 
     The loss -l has e^-l times the probability of l, so they contribute ``(e^((order-1) l) - 1) (1 -
     e^(-order l))`` times the latter: positive.

@@ -17,7 +17,8 @@ from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_toleranc
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
-# One step alone must not fall shorter of a full one: it would leave the mean that part of its way.
+# A single step may be shorter than a full one by at most this part: the mean would be left that
+# part of its way.
 _NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3
@@ -278,7 +279,7 @@ def _full_step(least: _Convexity, gradient: float, wander: float) -> tuple[float
 
 
 def _long_step(least: _Convexity, gradient: float, wander: float) -> tuple[float, float, float]:
-    """As :func:`_full_step`, for the step that shrinks the gradient best in the worst case."""
+    """Step that shrinks the gradient best in the worst case, described as by :func:`_full_step`."""
     r = least.radius
     # A full step from within the ball ends there, and a longer one that far from its end.
     most = r + gradient if wander <= r else math.inf

@@ -44,14 +44,14 @@ __all__ = [
 
 # Covers the rounding of a handful of float64 operations.
 _UP = 1.0 + 4e-15
-# Cells of a maximum that is bounded cell by cell, and parts that those which may hold it are cut
-# into.
+# Cells of a maximum that is bounded cell by cell, and into how many parts a promising one is cut:
+# time against tightness.
 _CELLS, _PARTS = 64, 4
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a statistic moves, in Euclidean norm, when one record is replaced; with its proof.
+    """Bound of how far replacing one record moves a statistic (Euclidean norm); with its proof.
 
     Made by the functions of this module only, so that every number which scales noise has a
     theorem; mechanisms refuse anything else.
@@ -86,7 +86,7 @@ def check_sensitivity(sensitivity: object) -> None:
 
 
 def ball_sensitivity(radius: float) -> Sensitivity:
-    """Of a sum of one vector per record, each within `radius` of one public vector: ``2 radius``.
+    """Sensitivity of a sum of vectors within `radius` of one public vector: ``2 radius``.
 
     Attained by opposite points of the ball.  sensitivity.md, section 0.
     """
@@ -96,7 +96,7 @@ def ball_sensitivity(radius: float) -> Sensitivity:
 
 @functools.lru_cache(maxsize=4096)
 def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
-    """Of ``sum_i log_x x_i`` at every x of a ball that holds the records, on a sphere.
+    """Sensitivity of ``sum_i log_x x_i`` at every x of a ball with the records, on a sphere.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
 
 
 def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensitivity:
-    """Of an exact integer total of at most n records, turned into floats.
+    """Sensitivity of an exact integer total of at most n records, turned into floats.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def exact_moment_norm(longest: float, n: int, dim: int) -> float:
 
 
 def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
-    """Of the normal coordinates of an iterated Fréchet mean at the centre of its ball.
+    """Sensitivity of the normal coordinates of an iterated Fréchet mean at its ball's centre.
 
     The iterate moves by at most `iterate` (docs/theory/mean-iteration.md), and ``log_c`` stretches
     distances on the ball by at most `stretch`.  With ``stretch = 1`` it is that of the iterate
@@ -199,7 +199,7 @@ def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
 
 
 def interval_sensitivity(width: float) -> Sensitivity:
-    """Of a sum of one number per record, each in a public interval of this `width`.
+    """Sensitivity of a sum of one number per record, each in an interval of this `width`.
 
     With ``width = 1`` it is that of a count, and of the distance of a public rank to two counts.
     Presence is that of an interval that holds zero.
@@ -209,7 +209,7 @@ def interval_sensitivity(width: float) -> Sensitivity:
 
 
 def second_moment_sensitivity(norm: float) -> Sensitivity:
-    """Of ``sum z z'`` in the Frobenius norm, ``|z| <= norm``: ``sqrt(2) norm^2``; attained.
+    """Frobenius sensitivity of ``sum z z'``, ``|z| <= norm``: ``sqrt(2) norm^2``; attained.
 
     Also of its part off the diagonal, and of ``sum W' z z' W`` for orthonormal columns W of two or
     more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 4.
@@ -220,7 +220,7 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
 
 
 def class_moments_sensitivity(norm: float) -> Sensitivity:
-    """Of the sums of ``w w'`` of every class, in one Frobenius norm; ``|w| <= norm``.
+    """Sensitivity of the sums of ``w w'`` of all classes, Frobenius norm; ``|w| <= norm``.
 
     A record adds ``w w'`` to the block of its own class and nothing to the others.  Two records, of
     one class or of two, add positive semidefinite matrices, so ``|P - Q|^2 <= |P|^2 + |Q|^2 <= 2
@@ -233,7 +233,7 @@ def class_moments_sensitivity(norm: float) -> Sensitivity:
 
 
 def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
-    """Of a sum of one positive semidefinite matrix per record, Frobenius norm <= `norm`.
+    """Sensitivity of a sum of one semidefinite matrix per record, Frobenius norm <= `norm`.
 
     ``sqrt(2) norm``: two of them have a nonnegative inner product, so ``|P - Q|^2 <= |P|^2 +
     |Q|^2``.  Attained by projectors on orthogonal subspaces.  location-scale.md, section 2.
@@ -243,7 +243,7 @@ def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
 
 
 def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf) -> Sensitivity:
-    """Of ``sum z z' W``, terms of Frobenius norm <= `bound`, W with orthonormal `columns`.
+    """Sensitivity of ``sum z z' W``, terms of norm <= `bound`, W of orthonormal `columns`.
 
     ``min(2 bound, D)`` with ``D = norm^2`` for one column, where the terms fill a ball of that
     diameter, and ``sqrt(2) norm^2`` for more.  sensitivity.md, section 4.
@@ -257,7 +257,7 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
 
 
 def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
-    """Of the sums and counts of all groups together, in units of the counts: ``2 weight``.
+    """Sensitivity of all groups' sums and counts, in units of the counts: ``2 weight``.
 
     For records that add ``(v_g, q_g)`` to the groups with ``|v_g| <= bound q_g`` and ``sum q_g^2 <=
     weight^2``, sums in units of `bound`.  sensitivity.md, section 9; attained.
@@ -268,7 +268,7 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
 
 
 def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
-    """Of the sums of `count` numbers in [0, 1] that each record gives: ``sqrt(count)``; attained.
+    """Sensitivity of the sums of `count` numbers in [0, 1] per record: ``sqrt(count)``.
 
     Two corners of a cube are no farther apart, and none is farther than half of that from its
     middle: presence is that of numbers less 1/2.  Less other levels, a number is `farthest` at
@@ -292,7 +292,7 @@ def direction_score_sensitivity(norm: float) -> Sensitivity:
 
 
 def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
-    """Of sums of vectors ``|u_i| <= norm`` with weights: ``2 norm largest``; attained.
+    """Sensitivity of weighted sums of vectors ``|u_i| <= norm``: ``2 norm largest``; attained.
 
     Of ``sum a_i u_i`` with public weights ``|a_i| <= largest``, one vector replaced; and of
     ``(sqrt(3) norm sum k_i, sum k_i u_i)`` together, with ``largest = 1`` and weights k_i in [0, 1]
@@ -304,7 +304,7 @@ def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
 
 
 def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
-    """Of the sum of leading eigenvalues of ``sum (z z' - diag(z z'))``, ``|z| <= 1``.
+    """Sensitivity of a sum of leading eigenvalues of ``sum (z z' - diag(z z'))``, ``|z| <= 1``.
 
     The sum is the largest ``tr(U' M U)`` over orthonormal columns U; a row adds a number in [-1, 1]
     to each of them, so it moves by at most 2.  `tolerance` bounds the error of the eigenvalue

@@ -56,14 +56,11 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
     privacy_unit : {"record", "label"}, default="record"
         Who is protected: the pair (x, y), or y alone with all features public.  "per-query" uses
         Nadaraya-Watson weights for records and kernel ridge weights for labels.
-    coordinates : {"tangent", "lorentz", "poincare"}, default="tangent"
-        Layout of y and of predictions: normal coordinates at the origin (any real vector is one),
-        the hyperboloid (time coordinate first), or the unit ball.
-    curvature : float, default=-1.0
     manifold : Geometry, pymanopt manifold or str, optional
-        Hyperbolic space of the labels, in place of `coordinates` and `curvature`: ``Hyperboloid``
-        or ``Poincare`` of :mod:`skriemdp.geometry`, or pymanopt's ``PoincareBall``, which is
-        wrapped as the ball of curvature -1; y and predictions are points of it.
+        Hyperbolic space of which y and predictions are points: "hyperboloid" (time coordinate
+        first), "poincare" (the unit ball), ``Hyperboloid`` or ``Poincare`` of
+        :mod:`skriemdp.geometry`, also of other curvature than -1, or pymanopt's ``PoincareBall``.
+        By default labels are normal coordinates at the origin, curvature -1: any real vectors.
     feature_scale : "private", float or array-like of shape (n_features,), default="private"
         Scale of the features, which are divided by it and clipped at ten of it.  "private" finds a
         centre, which is subtracted, and one scale for all features privately, for 3 to 45 % of
@@ -146,7 +143,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
     >>> from skriemdp import PrivateHyperbolicRegressor
     >>> from skriemdp.datasets.hierarchies import make_tree
     >>> X, y = make_tree(2000)
-    >>> model = PrivateHyperbolicRegressor(coordinates="lorentz", epsilon=3.0).fit(X, y)
+    >>> model = PrivateHyperbolicRegressor(manifold="hyperboloid", epsilon=3.0).fit(X, y)
     >>> model.predict(X[:5]).shape
     (5, 3)
     >>> model.score(X, y) > 0.3
@@ -158,8 +155,6 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         mechanism: Literal["parametric", "sufficient-statistics", "per-query"] = "parametric",
         *,
         privacy_unit: Literal["record", "label"] = "record",
-        coordinates: Literal["tangent", "lorentz", "poincare"] = "tangent",
-        curvature: float = -1.0,
         manifold: ManifoldLike | None = None,
         feature_scale: ArrayLike = "private",
         radius: float = 6.0,
@@ -178,8 +173,6 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
     ):
         self.mechanism = mechanism
         self.privacy_unit = privacy_unit
-        self.coordinates = coordinates
-        self.curvature = curvature
         self.manifold = manifold
         self.feature_scale = feature_scale
         self.radius = radius
@@ -205,7 +198,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         ----------
         X : array-like of shape (n, n_features)
         y : array-like of shape (n, dim), (n,) or (n, dim + 1)
-            Labels in the layout `coordinates`.
+            Labels, as `manifold` says.
         groups : array-like of shape (n,), optional
             Who owns each row; not with ``privacy_unit="label"``.  Then what a record adds is the
             mean over an owner's rows ("parametric": of gradients, shortened after averaging).  All
@@ -241,7 +234,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         X, y = read_records(
             self, X, y, reset=False, multi_output=True, y_numeric=True, dtype=np.float64
         )
-        labels = tangent_labels(y, self._coordinates, self.geometry_)
+        labels = tangent_labels(y, self._space, self.geometry_)
         points, origin = self.geometry_.exp_coordinates, self.geometry_.base_point
         return np.asarray(points(origin, labels)), points(origin, self._tangent_predictions(X))
 
@@ -271,14 +264,12 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         )
         y = np.asarray(y, dtype=float)
         facts = self._facts(len(X), X.shape[1], y.shape[1:])
-        return Data((X, tangent_labels(y, facts["coordinates"], facts["geometry"])), facts)
+        return Data((X, tangent_labels(y, facts["space"], facts["geometry"])), facts)
 
     def _facts(self, n: int, d: int, label_shape: tuple[int, ...]) -> dict[str, Any]:
         columns = label_shape[0] if label_shape else 1
-        geometry, coordinates = label_space(
-            self.manifold, self.coordinates, self.curvature, columns
-        )
-        facts = {"geometry": geometry, "coordinates": coordinates, "n": n, "d": d}
+        geometry, space = label_space(self.manifold, columns)
+        facts = {"geometry": geometry, "space": space, "n": n, "d": d}
         return facts | {"flat": not label_shape}
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
@@ -330,7 +321,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         geometry = facts["geometry"]
         unit, space = math.sqrt(-geometry.curvature), Hyperboloid(geometry.dim)
         self.geometry_, self.feature_map_ = geometry, features
-        self._coordinates = facts["coordinates"]
+        self._space = facts["space"]
         self._base, self._flat = base, facts["flat"]
         self._reach = float(self.radius) * unit
         self._server = None
@@ -393,7 +384,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
     # -- layouts --------------------------------------------------------------------------------
 
     def _layout(self, coordinates: np.ndarray) -> np.ndarray:
-        return layout(coordinates, self._coordinates, self.geometry_, self._flat)
+        return layout(coordinates, self._space, self._flat)
 
     def _tangent_predictions(self, X: np.ndarray) -> np.ndarray:
         """Normal coordinates of the predictions at the origin; geodesic distance."""

@@ -21,12 +21,12 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
-from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.features import FeatureMap, FeatureScaling
-from skriemdp.regression.layouts import space_of, tangent_labels
+from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE,
@@ -113,7 +113,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         base = BasePoint(geometry.dim, radius * unit, n, math.sqrt(BASE_SHARE) * mu)
         left -= BASE_SHARE
     else:
-        public_base = _public_base(estimator, geometry, facts["coordinates"])
+        public_base = _public_base(estimator, geometry, facts["space"])
     if base is not None or scaling.searches:
         warn_small_search(n, mu, "a public feature_scale and base_point")
     shape = (2 * features.n_frequencies, geometry.dim)
@@ -134,8 +134,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
         public={
             "n": n,
-            "coordinates": facts["coordinates"],
-            "curvature": float(geometry.curvature),
+            "manifold": str(facts["space"] or f"tangent vectors of {geometry}"),
             "radius": float(estimator.radius),
             "feature_scale": estimator.feature_scale,
             "public_seed": estimator.public_seed,
@@ -228,9 +227,10 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     return FeatureMap(d, n_frequencies, length, known, _FEATURE_LIMIT, estimator.public_seed), work
 
 
-def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.ndarray:
+def _public_base(
+    estimator: Any, geometry: Hyperboloid, labelled: Hyperboloid | Poincare | None
+) -> np.ndarray:
     """The public base point on the hyperboloid of curvature -1."""
-    labelled = space_of(coordinates, geometry)
     if labelled is not None:
         point = public_point(labelled, base_point=estimator.base_point)[None]
     else:
@@ -238,7 +238,7 @@ def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.
         if point.shape[1] != geometry.dim or not np.isfinite(point).all():
             raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
     unit = math.sqrt(-geometry.curvature)
-    labels = tangent_labels(point, coordinates, geometry)
+    labels = tangent_labels(point, labelled, geometry)
     labels = shorten(labels, float(estimator.radius)) * unit
     space = Hyperboloid(geometry.dim)
     return np.asarray(space.exp_coordinates(space.base_point, labels))[0]

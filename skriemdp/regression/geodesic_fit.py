@@ -18,7 +18,7 @@ from skriemdp.regression.planning import shorten
 
 __all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved", "shrunk"]
 
-# Eigenvalues of a noisy second moment are not believed below so many standard deviations of noise.
+# Eigenvalues of a noisy second moment are floored at this many standard deviations of its noise.
 _FLOOR = 2.0
 # Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
 # of the model.
@@ -26,17 +26,20 @@ _DRAWS, _PER_ROW = 128, 4
 # Of these pairs Newton's matrix sees the first; at least so many per row of the model.
 _MATRIX_DRAWS, _MATRIX_PER_ROW = 32, 2
 _NEWTON_STEPS = 3
-# A step of Newton's matrix is neither shortened nor lengthened by more.
+# Newton's matrix shortens or lengthens a step by at most these factors: its noise is not followed
+# further.
 _LEAST, _LARGEST = 0.5, 2.0
 # Made-up records are believed where the root mean square of the data is so many radii of curvature
 # at most, and where they move a change by no more than this part of it.
 _STRAIGHT, _NEAR = 1.0, 0.5
-# Draws of the mean Hessian; in more dimensions than the second says, only so many.
+# Draws for the mean second derivative, and the dimension from which on there are only as many as
+# that: time against noise.
 _HESSIAN_DRAWS, _FEW_DIMENSIONS = 300, 50
+# Floor of a mean second derivative: no step becomes longer than five times the gradient.
 _LEAST_HESSIAN = 0.2
 # Steps of difference quotients, over the radius of the data.
 _DIFFERENCE = 1e-4
-# Of the threshold: covariances of residuals, and errors for each.
+# Simulated covariances of residuals for a threshold, and errors for each: time against noise.
 _COVARIANCES, _ERRORS = 50, 200
 
 
@@ -127,7 +130,7 @@ class ModelLaw:
     reach: float
 
     def covariance(self) -> np.ndarray:
-        """Of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
+        """Covariance of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
         sampling = np.einsum("ij,ab->iajb", self.inverse, self.spread)
         total = sampling + self.fixed
         if self.bend is None:
@@ -150,7 +153,7 @@ class ModelLaw:
         return points, slopes @ total.reshape(size, size) @ np.swapaxes(slopes, 1, 2)
 
     def _derivatives(self, features: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Of the predictions' coordinates by a change of the model; shape (m, dim, k dim)."""
+        """Derivatives of the predictions' coordinates by the model; shape (m, dim, k dim)."""
         shape, width = (len(self.inverse), len(self.spread)), _DIFFERENCE * self.reach
         log, columns = self.model.geometry.log_coordinates, []
         for index in np.ndindex(shape):

@@ -46,15 +46,18 @@ __all__ = [
 
 # Names of the releases.
 _FIRST_MOMENTS, _MOMENTS, _RESIDUALS = "first moments", "moments", "radius of residuals"
-# The most that the two searches together may spend of mu^2.
+# Share of mu**2 that the searches for features and responses may spend together.
 _MOST_SEARCHED = 0.6
-# Shares of what is left: a first model, and the radius of its residuals.
+# Shares of what is left for a first model, and for the radius of its residuals
+# (benchmarks/geodesic_regression.py --part errors).
 _FIRST, _RADIUS = 0.25, 0.1
 # One release of everything is better below this n mu over the root of the number of slopes.
 _LEAST_FOR_TWO = 40.0
-# Residual radii that may be found, over the radius of the data, and what is expected of them.
+# Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
+# log-normal prior.
 _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
-# What the found radius is widened by; the most that is read off counts, and the least.
+# The found radius is widened by this factor; highest and lowest level of its quantile
+# (benchmarks/geodesic_regression.py --part errors).
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
 _RANKS = 8.0
 # Of scaled features, whose squares must not overflow.

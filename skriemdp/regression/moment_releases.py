@@ -87,7 +87,7 @@ class MomentModel:
         rng: np.random.Generator,
         groups: Groups | None = None,
     ) -> tuple[np.ndarray, float]:
-        """As :meth:`WrappedModel.release`."""
+        """Release as :meth:`WrappedModel.release` does."""
         moment, product = self.moments_and_products(features, labels, rng, groups)
         evidence = Evidence()
         evidence.see(product / self.sigma, product.size)
@@ -148,7 +148,7 @@ class MomentSums:
 
     @classmethod
     def planned(cls, model: MomentModel, budget: GaussianBudget, *known: Any) -> MomentSums:
-        """With a count of records and the model in all of a budget."""
+        """Plan a count of records and the model with all of a budget."""
         count = budget.count(COUNT_SHARE)
         return cls(dataclasses.replace(model, mu=budget.rest(MODEL)), count, *known)
 

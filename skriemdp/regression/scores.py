@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_weights
 from skriemdp.core.estimator import PrivateEstimator
+from skriemdp.geometry import as_geometry
 from skriemdp.geometry.base import Geometry
 
 __all__ = ["ManifoldRegressor", "frechet_r2", "frechet_variation"]
@@ -22,6 +23,7 @@ class ManifoldRegressor(RegressorMixin, PrivateEstimator):
 
     __metadata_request__fit = {"groups": True}
     geometry_: Any
+    manifold: Any
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
@@ -40,6 +42,12 @@ class ManifoldRegressor(RegressorMixin, PrivateEstimator):
         points, predicted = self._compared(X, y)
         weights = read_weights(sample_weight, len(points))
         return frechet_r2(self.geometry_, points, np.asarray(predicted), weights)
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        X, y = super()._stand_in(shape, y_shape)
+        if self.manifold is None or not y_shape:
+            return X, y
+        return X, as_geometry(self.manifold, point_shape=y_shape).base_point
 
     def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
         """The points y, and those that are predicted for X."""

@@ -24,7 +24,8 @@ MOST_MU = 15.0
 # the inverse square of their number.
 _FIRST = 36
 _CELLS = 160
-# So few do where cutting the first ones into them changes the result by less than this factor.
+# Cells that suffice where cutting the first ones into them changes the result by less than this
+# factor: time.
 _FEW, _ENOUGH = 40, 1.01
 # They are not tried where joining the first ones in pairs changes it by more.
 _HOPELESS = 1.06

@@ -148,7 +148,7 @@ def _envelope(
     least: Callable[[np.ndarray], np.ndarray] | float,
     scale: float,
 ) -> _Envelope:
-    """From a lower bound of the gradient on shells about `center`, over `scale`."""
+    """Envelope from a lower bound of the gradient on shells about `center`, over `scale`."""
     dim, root = ball.geometry.dim, math.sqrt(ball.geometry.curvature_bounds[1])
     smallest = 0.01 * min(reach, scale)
     cells = math.ceil(math.log(reach / smallest) * dim / _CELL)

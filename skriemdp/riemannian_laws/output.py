@@ -73,7 +73,7 @@ class _PointMechanism(abc.ABC):
     @property
     @abc.abstractmethod
     def event(self) -> Event:
-        """What one release costs."""
+        """Event of one release."""
 
     def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
         """A draw around the exact `point`; `size` draws of them cost that many events.
@@ -164,7 +164,7 @@ class RiemannianGaussianMechanism(_PointMechanism):
 
     @property
     def event(self) -> RiemannianEvent:
-        """What one release costs."""
+        """Event of one release."""
         where = _space(self.geometry)
         return RiemannianEvent("gaussian", *where, self.sensitivity.value, float(self.sigma))
 
@@ -254,7 +254,7 @@ class RiemannianLaplaceMechanism(_PointMechanism):
 
     @property
     def event(self) -> Event:
-        """What one release costs."""
+        """Event of one release."""
         if space_form(self.geometry) is None:
             return PureEvent(self.sensitivity.value / self.scale * (1.0 + 1e-15))
         where = _space(self.geometry)
@@ -331,7 +331,7 @@ class KNormGradientMechanism:
 
     @property
     def event(self) -> PureEvent:
-        """What one release costs."""
+        """Event of one release."""
         return PureEvent(2.0 * self.sensitivity.value / self.scale * (1.0 + 1e-15))
 
     def check_law(self, n_records: int) -> None:

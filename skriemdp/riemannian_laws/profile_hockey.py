@@ -272,7 +272,7 @@ def log_delta_and_loss(
     most: float,
     windows: tuple[Window | None, Window | None] = (None, None),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`log_delta_direct`, but nested where the halves cancel beyond the factor `most`.
+    """Log delta and loss; nested where the halves cancel beyond the factor `most`.
 
     The second result is 1 there.
     """
@@ -290,7 +290,7 @@ def log_delta_direct(
     epsilon: np.ndarray,
     windows: tuple[Window | None, Window | None] = (None, None),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`log_delta` without the nested form; also by how much the two halves cancel.
+    """Log delta without the nested form; also by how much the two halves cancel.
 
     The relative error is about machine epsilon times the second result.  `windows` of the last call
     with similar numbers make it faster.
@@ -316,7 +316,7 @@ def log_delta_direct(
 
 
 def _log_delta_nested(pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray) -> np.ndarray:
-    """The same as the integral of :func:`log_second_share` from epsilon on: positive, slower."""
+    """Log delta as the integral of :func:`log_second_share` from epsilon on: positive, slower."""
     finite = np.isfinite(pair.epsilon_max)
     width = pair.distance / pair.scale
 

@@ -46,7 +46,7 @@ class RadialPair:
 
     @property
     def far(self) -> float:
-        """On the sphere: distance between the centres the long way round."""
+        """Distance between the centres the long way round, on the sphere."""
         return 2.0 * math.pi - self.distance
 
     @property

@@ -159,7 +159,7 @@ def _tail_start(pair: RadialPair, mu: float) -> float | None:
 
 
 def _end(pair: RadialPair, mu: float) -> float:
-    """From where on nothing has to be computed: the profile is zero, or a tail bound holds."""
+    """Epsilon from which on the profile is zero, or a tail bound holds."""
     start = _tail_start(pair, mu) if pair.law == "gaussian" else None
     return start or pair.epsilon_max
 

@@ -137,7 +137,7 @@ class RadialRelease:
         epsilon: ArrayLike,
         windows: tuple[Window | None, Window | None] = (None, None),
     ) -> np.ndarray:
-        """The same with a margin that grows with cancellation (at most 4e-9): for whole grids."""
+        """Log delta with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)
         value, cancellation = self._tail_bound(epsilon), np.ones(epsilon.shape)
         near = ~(value < _FAR_LOG_DELTA)

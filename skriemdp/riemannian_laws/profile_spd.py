@@ -86,7 +86,7 @@ class MatrixRelease:
 
     @property
     def _excess(self) -> float:
-        """By how much the plane's mu^2 exceeds a line's, at the full distance."""
+        """Excess of the plane's mu^2 over a line's, at the full distance."""
         m = self.sensitivity / self.scale
         return max((mu_at_zero(self._plane(0.0)) / m) ** 2 - 1.0, 0.0)
 
@@ -190,7 +190,7 @@ def _matrix_delta(release: MatrixRelease, epsilon: float, mu: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _cell_losses(release: MatrixRelease) -> list[tuple[float, np.ndarray, np.ndarray, float]]:
-    """For each cell: mu of the line's part, and atoms that dominate the plane's loss."""
+    """Mu of the line's part, and atoms that dominate the plane's loss, for each cell."""
     edges = release._cells()
     result = []
     for low, high in zip(edges[:-1], edges[1:], strict=True):

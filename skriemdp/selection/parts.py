@@ -100,7 +100,7 @@ def refuse_streams(step: PrivateEstimator, X: Any) -> None:
 
 
 def quiet(step: PrivateEstimator) -> dict[str, Any]:
-    """What keeps a run to itself: nobody may follow one that loses."""
+    """Parameters that disable a user's callbacks, so that losing runs stay hidden."""
     return {"callback": None} if "callback" in step.get_params(deep=False) else {}
 
 

@@ -20,7 +20,8 @@ from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
 __all__ = ["Scores"]
 
-# Laplace noise halves the error of scores; that much more may the search cost for it.
+# Laplace noise of scores is taken if the search then costs at most this factor more: it halves
+# their error.
 _MORE = 1.02
 
 
