@@ -40,10 +40,12 @@ R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
+_IMPORTS = (dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"])
 _LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 _NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
-    "string that spells a number; encode the rest."
+    "string that spells a number; encode the rest, and make one array of a column of arrays "
+    "(numpy.stack)."
 )
 _COMPLEX = (
     "holds complex numbers. Complex data not supported: pass real and imaginary parts as separate "
@@ -66,7 +68,8 @@ def _may_pass(error: BaseException) -> bool:
     """Whether the words are the library's own, or tell of no record for another reason.
 
     Errors of C functions have no frame of their own, so it counts that a ``raise`` statement of
-    this package made the error, and not merely that it came from a line of this package.
+    this package made the error, and not merely that it came from a line of this package.  Names in
+    an import statement are those of the source, so what it says of a missing package may pass.
     """
     if getattr(error, "_skriemdp_public", False) or isinstance(error, NotFittedError):
         return True
@@ -74,10 +77,12 @@ def _may_pass(error: BaseException) -> bool:
     if step is None:
         return False
     module = step.tb_frame.f_globals.get("__name__", "")
-    if isinstance(error, ImportError) and module.startswith("importlib"):
-        return True
+    instruction = step.tb_frame.f_code.co_code[step.tb_lasti]
+    if isinstance(error, ImportError):
+        if module.startswith("importlib") or instruction in _IMPORTS:
+            return True
     ours = module == "skriemdp" or module.startswith("skriemdp.")
-    return ours and step.tb_frame.f_code.co_code[step.tb_lasti] == _RAISE
+    return ours and instruction == _RAISE
 
 
 @contextlib.contextmanager

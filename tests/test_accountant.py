@@ -177,6 +177,13 @@ def test_refusal_names_filter_remaining_and_asked_and_spends_nothing():
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
+def test_without_a_delta_nothing_gaussian_is_offered():
+    left = PrivacyAccountant(epsilon=1.5, delta=0.0).remaining()
+    assert str(left) == "a pure fit of epsilon <= 1.5000"
+    some = str(dataclasses.replace(left, times=3))
+    assert some == "3 pure fits of epsilon <= 1.5000 each"
+
+
 def test_without_a_ceiling_everything_is_recorded():
     accountant = PrivacyAccountant()
     for multiplier in (0.01, 1.0, 100.0):

@@ -486,9 +486,9 @@ def test_names(name, shape, expected):
     "name, shape, message",
     [
         ("torus", (3,), "'euclidean', 'sphere'.*'stiefel'"),
-        ("sphere", (3, 3), r"\(d \+ 1,\).*got shape \(3, 3\)"),
+        ("sphere", (3, 3), r"\(d \+ 1,\).*got rows of shape \(3, 3\)"),
         ("sphere", (1,), r"\(d \+ 1,\)"),
-        ("spd", (3, 2), r"\(m, m\).*got shape \(3, 2\)"),
+        ("spd", (3, 2), r"\(m, m\).*got rows of shape \(3, 2\)"),
         ("spd", (9,), r"\(m, m\)"),
         ("grassmann", (2, 2), "p < n"),
         ("stiefel", (2, 5), "p < n"),

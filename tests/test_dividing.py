@@ -323,7 +323,7 @@ def test_long_ledgers_show_their_last_charges():
         handle.spend(PureEvent(0.01 + 1e-4 * number), label=f"n{number}")
     for view, count in ((budget, 130), (budget.partition("a"), 87)):
         text = str(view)
-        assert text.count("Charge:") == 20 and f"{count - 20} earlier ones" in text
+        assert text.count("Charge:") == 20 and f"{count - 20} earlier: see history" in text
         assert "n129" in text and "n5 " not in text
 
 

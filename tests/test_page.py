@@ -500,6 +500,9 @@ def test_wrong_use(tmp_path, capsys):
         assert run(*arguments) == 2
         assert lines_of(capsys)[1]
     assert page.read_text() == "mine"
+    run("report", path, "--dataset", "none")
+    err = lines_of(capsys)[1]
+    assert "no data set 'none'; it has 'default', 'other & more'" in err
     assert run("check", path) == 0
     assert run("report", path, "--html", page, "--force") == 0
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_X_y
 
-from skriemdp._quiet import read_records
+from skriemdp._quiet import quiet, read_records
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 Y = np.array([0, 1, 0, 1, 1, 0])
@@ -103,3 +103,27 @@ print([name for name in unused if "skriemdp." + name in sys.modules])
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "[]"
+
+
+def test_a_missing_package_is_named_and_no_name_that_a_record_made():
+    @quiet
+    def drawn(table):
+        import a_package_that_nobody_has  # noqa: F401
+
+    @quiet
+    def looked_up(table):
+        __import__(table[0])
+
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'a_package_that_nobody_has'$"):
+        drawn(X)
+    with pytest.raises(ModuleNotFoundError, match="^table holds text") as caught:
+        looked_up(["somebody"])
+    assert "somebody" not in str(caught.value)
+
+
+@pytest.mark.parametrize("column", [list(np.zeros((3, 2, 2))), [[1.0], [2.0, 3.0]]])
+def test_a_column_of_arrays_is_told_to_be_stacked(column):
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = column
+    with pytest.raises(ValueError, match="numpy.stack"):
+        read_records(BaseEstimator(), cells[:, None], dtype=np.float64)

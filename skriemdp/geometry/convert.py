@@ -104,7 +104,7 @@ def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geomet
         raise ValueError(f"manifold={name!r} needs the shape of a point, or pass a geometry.")
     expected, axes, build = _NAMES[name]
     shape = tuple(int(size) for size in point_shape)
-    problem = f"points of {name!r} have shape {expected}; got shape {shape}."
+    problem = f"points of {name!r} have shape {expected}; got rows of shape {shape}."
     if axes is not None and len(shape) != axes:
         raise ValueError(problem)
     try:

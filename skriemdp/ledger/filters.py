@@ -181,10 +181,13 @@ class Remaining:
             return f"no ceiling [{self.filter}]"
         fit, each = ("a", "") if self.times == 1 else (f"{self.times}", " each")
         fits = "fit" if self.times == 1 else "fits"
+        pure = f"{fit} pure {fits} of epsilon <= {round_down(self.pure_epsilon)}{each}"
+        if self.delta == 0.0:  # Gaussian noise needs one
+            return pure
         kind = "" if self.filter.startswith("sum") else "Gaussian "
         return (
             f"{fit} {kind}{fits} of epsilon <= {round_down(self.epsilon)} at delta={self.delta:g}"
-            f"{each}, or {fit} pure {fits} of epsilon <= {round_down(self.pure_epsilon)}{each}"
+            f"{each}, or {pure}"
         )
 
 

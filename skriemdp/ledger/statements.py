@@ -459,7 +459,8 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
         ("Protects", protects),
         (
             "Spent",
-            f"{total} over {spent.n_entries} releases, if this list had been fixed in advance",
+            f"{total} over {spent.n_entries} release{'s' * (spent.n_entries != 1)}, "
+            "if this list had been fixed in advance",
         ),
         ("Head", f"entry {account.head}"),
     ]
@@ -476,7 +477,7 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
         lines.append(("Remaining", f"{left}"))
         lines += [("Used", percent(left.used))] if limited else []
         if earlier := len(account.history) - len(last):
-            lines.append(("Charges", f"{earlier} earlier ones: see history"))
+            lines.append(("Charges", f"{earlier} earlier: see history"))
         charges = (charge_of(row, rule.delta).cells for row in reversed(last))
         lines += [("Charge", "  ".join(map(str, cells))) for cells in charges]
     return [*lines, ("Valid", _VALID)]

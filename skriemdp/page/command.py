@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except BudgetError as error:
         return _problem(str(error), UNREADABLE)
+    except BrokenPipeError:
+        return _problem("what reads the output left before its end.", USAGE)
     except OSError as error:
         return _problem(f"{error.filename!r}: {error.strerror}.", USAGE)
     except (ImportError, ValueError) as error:

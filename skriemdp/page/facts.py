@@ -328,7 +328,8 @@ def gather(
     roots = [account for account in known.values() if account.parent not in known]
     everything = [each for root in roots for each in root.family]
     if dataset is not None and dataset not in known:
-        raise ValueError(f"the ledger has no data set {clean(dataset)!r}.")
+        names = ", ".join(repr(clean(name)) for name in sorted(known))
+        raise ValueError(f"the ledger has no data set {clean(dataset)!r}; it has {names}.")
     shown = everything if dataset is None else list(known[dataset].family)
     against = [text for statement in stated for text in storage.matches(path, statement)]
     models = ["entry {}, {}".format(*statement["entry"]) for statement in stated]

@@ -341,7 +341,7 @@ def to_text(facts: Facts) -> str:
         if sign == "table":
             rows = [[text.lstrip("<>") for text in parts.heads], *parts.rows[-SHOWN:]]
             if (more := len(parts.rows) - SHOWN) > 0:
-                rows.append([f"({more} earlier rows are not shown)"])
+                rows.append([f"({more} earlier: in the page of --html, and in --json)"])
             lines += [f"-- {clean(parts.caption)}"]
             lines += ["   " + " | ".join(map(clean, row)) for row in rows]
         elif sign == "?":
