@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel release lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel test-installed release lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -102,6 +102,11 @@ test-wheel:  ## build wheel and source archive; the archive's tests against the 
 	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
 	rm -rf build/sdist/skriemdp
 	cd build/sdist && ../../.venv-wheel/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+
+# What type checkers and editors see of an installed package, in a quarter of a minute.
+test-installed: $(VENV)/.test  ## a user's script, checked against the installed files and no tree
+	rm -rf build && $(BIN)/python -m pip install --quiet --no-deps --target build/site-packages .
+	PYTHONPATH=$(CURDIR)/build/site-packages $(BIN)/pytest tests/test_types.py
 
 # The README of a package index needs absolute links; URL is where the files of this version are read,
 # https://host/owner/skriemdp/blob/v0.1.0 for example.  It also becomes the address of the project.

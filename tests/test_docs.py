@@ -44,6 +44,7 @@ MODULES = sorted(
 
 # Pages whose code runs as a whole, block after block: all that have blocks of Python.
 COMPLETE = (
+    "CONTRIBUTING.md",
     "README.md",
     "docs/concepts.md",
     "docs/index.md",
