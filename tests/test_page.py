@@ -840,3 +840,14 @@ def test_the_example_of_the_documentation_is_what_the_program_makes():
     assert without_digest(tool["example"]()) == without_digest(committed), (
         "run python tools/example_report.py"
     )
+
+
+def test_a_reader_that_leaves_is_told_of(tmp_path, capsys, monkeypatch):
+    path = varied(tmp_path / "a.ledger").path
+
+    def gone(text):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys.stdout, "write", gone)
+    assert run("report", path, "--json") == 2
+    assert "left before its end" in lines_of(capsys)[1]

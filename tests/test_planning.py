@@ -415,3 +415,11 @@ def test_errors_fall_with_epsilon_in_a_picture():
     assert lines.keys() == {"noise", "floor", "sampling"}
     assert (np.diff(lines["noise"]) < 0.0).all() and np.ptp(lines["sampling"]) == 0.0
     display.figure_.clf()
+
+
+@pytest.mark.parametrize("kind", [PrivateHyperbolicRegressor, PrivateGeodesicRegressor])
+def test_a_plan_asks_for_the_shape_of_responses_where_nothing_says_it(kind):
+    with pytest.raises(ValueError, match="y_shape= is the shape of a row of y"):
+        kind(manifold="hyperboloid").plan(500, 3)
+    plan = kind(manifold=Hyperboloid(2)).plan
+    assert str(plan(500, 3)) == str(plan(500, 3, y_shape=3))

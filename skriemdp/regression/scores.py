@@ -45,9 +45,13 @@ class ManifoldRegressor(RegressorMixin, PrivateEstimator):
 
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
         X, y = super()._stand_in(shape, y_shape)
-        if self.manifold is None or not y_shape:
+        if self.manifold is None:
             return X, y
-        return X, as_geometry(self.manifold, point_shape=y_shape).base_point
+        try:
+            geometry = as_geometry(self.manifold, point_shape=y_shape or (1,))
+        except ValueError as error:
+            raise ValueError(f"{error} y_shape= is the shape of a row of y.") from None
+        return X, geometry.base_point if y_shape or geometry.shape != (1,) else y
 
     def _compared(self, X: Any, y: Any) -> tuple[Any, Any]:
         """The points y, and those that are predicted for X."""
