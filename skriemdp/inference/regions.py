@@ -208,7 +208,8 @@ class ConfidenceRegion(QuietQueries):
         )
         if spent.seeded:
             promise = "not private, because random_state makes its noise reproducible"
-        facts = ", ".join(_fact(name, value) for name, value in spent.public.items())
+        told = {k: v for k, v in spent.public.items() if k not in ("arithmetic", "releases")}
+        facts = ", ".join(_fact(name, value) for name, value in told.items())
         return f"The release behind it is {promise}; public were {facts or 'no other facts'}."
 
 

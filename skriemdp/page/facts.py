@@ -403,8 +403,9 @@ def _statements(path: str) -> list[dict[str, Any]]:
         looking = None
     if looking is None or not looking.charges:
         raise ValueError(
-            f"{clean(path)!r} names no charge; give a pickled model that was charged to a ledger, "
-            "or write its statement with json.dump(model.privacy_spent_.to_dict(), file)."
+            f"{clean(path)!r} names no charge; give a model that was charged to a ledger, written "
+            "by pickle.dump (joblib.dump writes another format), or its statement, written by "
+            "json.dump(model.privacy_spent_.to_dict(), file)."
         )
     return [{"entry": list(charge)} for charge in dict.fromkeys(looking.charges)]
 
