@@ -222,6 +222,11 @@ class PointRecords:
         """Those of the geometry, where it has some."""
         return self.geometry.squares(self.points) if self.geometry.quick_distances else None
 
+    @functools.cached_property
+    def _chart(self) -> np.ndarray | None:
+        """That of the geometry, where it has one."""
+        return self.geometry.chart(self.points)
+
     def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
@@ -235,8 +240,11 @@ class PointRecords:
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
             self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
-            give = logarithms_at(self.geometry, center)
-            for block in tiles(self.points, 4 if self.geometry.quick_distances else 1):
+            points, give = self.points, logarithms_at(self.geometry, center)
+            if keep and self._chart is not None:
+                points, origin = self._chart, self.geometry.chart(center)
+                give = functools.partial(_less, origin)
+            for block in tiles(points, 4 if self.geometry.quick_distances else 1):
                 piece = slice(begin, begin + len(block))
                 if self._rows is None:
                     squares = None if self.squares is None else self.squares[piece]
@@ -275,6 +283,10 @@ class PointRecords:
         if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
             return center
         return within_reach(self.geometry, moved)
+
+
+def _less(origin: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return rows - origin
 
 
 def _same(last: np.ndarray | None, center: np.ndarray) -> bool:
