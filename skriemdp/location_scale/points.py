@@ -242,16 +242,18 @@ class PointRecords:
             self._lengths, begin = np.empty(self.n), 0
             points, give = self.points, logarithms_at(self.geometry, center)
             if keep and self._chart is not None:
-                points, origin = self._chart, self.geometry.chart(center)
-                give = functools.partial(_less, origin)
+                points = self._chart
+                give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
             for block in tiles(points, 4 if self.geometry.quick_distances else 1):
                 piece = slice(begin, begin + len(block))
-                if self._rows is None:
-                    squares = None if self.squares is None else self.squares[piece]
-                    self._lengths[piece] = self.geometry.distances(center, block, squares)
-                else:
+                if self._rows is not None:
                     self._rows[piece] = give(block)
                     self._lengths[piece] = _norms(self._rows[piece])
+                elif self.squares is not None:
+                    squares = self.squares[piece]
+                    self._lengths[piece] = self.geometry.distances(center, block, squares)
+                else:
+                    self._lengths[piece] = distances_to(self.geometry, center, block)
                 begin += len(block)
             self._last_center = center
         yield self._lengths
@@ -272,10 +274,14 @@ class PointRecords:
 
     def seen_from(
         self, center: np.ndarray
-    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-        """:meth:`coordinates`, distances to `center` as far as known, and the points' squares."""
-        lengths = self._lengths if _same(self._last_center, center) else None
+    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """:meth:`coordinates`, if they are kept, :meth:`distances`, and the points' squares."""
+        (lengths,) = self.distances(center)
         return self.coordinates(center), lengths, self.squares
+
+    def know(self, center: np.ndarray, rows: np.ndarray) -> None:
+        """Take `rows` for the points' normal coordinates at `center`."""
+        self._last_center, self._rows, self._lengths = center, rows, _norms(rows)
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))

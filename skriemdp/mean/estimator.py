@@ -781,7 +781,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         """A mean by itself."""
         geometry, n, kept = records.geometry, records.planned, 1.0
         mechanism: Any = None
-        known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -793,13 +792,14 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-                known = records.seen_from(ball.center)
         if ball is None or mechanism is not None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
+            # One record at a time looks from there by itself.
+            known = records.seen_from(ball.center) if geometry.separate_rows else ()
             problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
