@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -637,10 +637,13 @@ class Outer(Held):
     def largest(self, steps: int) -> int:
         return steps // 2
 
-    def rounded(self, rows: Any, steps: int, by_column: bool = False) -> RoundedRows:
+    def rounded(
+        self, rows: Any, steps: int, by_column: bool = False, own: bool = False
+    ) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run.
 
-        Dense ones lie column by column if asked for.
+        Dense ones lie column by column if asked for; in the place of `rows`, if these do and are
+        the caller's `own`.
         """
         most, scale = steps // 2, float(self.resolution(steps))
         whole: Any
@@ -650,7 +653,9 @@ class Outer(Held):
                 values = np.rint(whole.data, out=whole.data)
                 squares = squared_lengths(whole)
             else:
-                whole = np.empty(rows.shape, order="F" if by_column else "C")
+                order: Literal["F", "C"] = "F" if by_column else "C"
+                own = own and rows.dtype == float and rows.flags[f"{order}_CONTIGUOUS"]
+                whole = rows if own else np.empty(rows.shape, order=order)
                 squares, step = np.empty(len(rows)), _BLOCK // max(rows.shape[1], 1) + 1
                 for begin in range(0, len(rows), step):
                     block = rows[begin : begin + step] * scale
