@@ -295,7 +295,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
 
 
 def answers(count: int, level: Any = 0.5) -> VectorSet:
-    """So many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
+    """So many numbers in [0, 1], each cut to it; a tile is ``(b, count)``, or truth values.
 
     What is summed is what each number exceeds its level by, one for all or an array: an absent
     record, or one with a number that is not finite, adds a level everywhere.
@@ -305,7 +305,7 @@ def answers(count: int, level: Any = 0.5) -> VectorSet:
     farthest = float(np.maximum(levels, 1.0 - levels).max())
 
     def hold(tile: np.ndarray, unit: float) -> np.ndarray:
-        rows = np.clip(tile, 0.0, 1.0)
+        rows = tile.astype(float) if tile.dtype == bool else np.clip(tile, 0.0, 1.0)
         rows -= levels
         rows /= unit
         return rows
