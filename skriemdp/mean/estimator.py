@@ -146,16 +146,20 @@ def frechet_mean(
     points = as_points(geometry, X)
     check_membership(geometry, points)
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    step, previous = 1.0, math.inf
+    step, last = 1.0, None
     for _ in range(max_iter):
         velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
-        if size > 0.7 * previous and geometry.curvature_bounds[0] < 0.0:
-            # Strong negative curvature overshoots with full steps; halving restores contraction.
-            step = max(step / 2.0, 1.0 / 64.0)
-        previous = size
+        if last is not None:
+            # A step that is right for the second derivative along the last one (Barzilai, Borwein).
+            before, gone, square = last
+            carried = geometry.transport(before, point, gone)
+            fallen = square - float(geometry.inner_product(point, carried, velocity))
+            if fallen > 0.0:
+                step = min(max(step * square / fallen, 1.0 / 64.0), 2.0)
+        last = point, velocity, size * size
         point = geometry.exp(point, step * velocity)
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
