@@ -194,6 +194,7 @@ class NoisyAdaGrad:
         metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
+        known: Any = None
         evidence = Evidence()
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
         total = np.zeros_like(weights)
@@ -206,7 +207,9 @@ class NoisyAdaGrad:
             step = done + 1
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
-            held = self.held(_shape(weights, basis), float(self.clip_norms[step - 1]))
+            asked = _shape(weights, basis), float(self.clip_norms[step - 1])
+            if asked != known:
+                known, held = asked, self.held(*asked)
             noisy, without = self._mean(problem, records, weights, basis, held, rng)
             gradient = noisy.value + _coordinates(penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
@@ -222,8 +225,9 @@ class NoisyAdaGrad:
             variance += (share * noise) ** 2
             length = self.step_size * share**2
             weights = self._move(weights, metric, length, gradient, basis)
-            moved = np.broadcast_to(length / metric.eigenvalues * noise, gradient.shape)
-            growth.see(weights - start, moved)
+            if growth.share < 1.0:  # it only grows
+                moved = np.broadcast_to(length / metric.eigenvalues * noise, gradient.shape)
+                growth.see(weights - start, moved)
             slopes = gradient[: len(gradient) - intercept]
             axes = None if basis is None else basis[:, : len(slopes)]
             evidence.see(_ambient(slopes / noise, axes), slopes.size)
@@ -328,8 +332,6 @@ class _Growth:
         noise : ndarray of shape (dimensions, n_outputs)
             Standard deviation of the step's noise, of the coordinates that move.
         """
-        if self.share == 1.0:  # it only grows
-            return
         size = noise.size
         self._walk += float(np.sum(noise**2))
         square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk
