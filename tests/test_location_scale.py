@@ -631,3 +631,40 @@ def test_distances_are_counted_the_same_in_one_tile_or_several(ends):
     )
     found = _within(_Asked(), records, None, None) / math.sqrt(0.5)
     assert found.tolist() == pytest.approx([2, 3, 4, 6])
+
+
+def test_distances_that_are_not_kept_are_asked_of_each_record_alone(monkeypatch):
+    """On a geometry whose rows may depend, in their last bits, on the rows beside them."""
+    geometry, asked = Sphere(2), []
+    points = make_cloud(geometry, 7, radius=0.3, rng=np.random.default_rng(0))
+    monkeypatch.setattr(Sphere, "separate_rows", False)
+    dist = type(geometry).dist
+
+    def recorded(self, point, others):
+        asked.append(len(others))
+        return dist(self, point, others)
+
+    monkeypatch.setattr("skriemdp.location_scale.points._KEPT_BYTES", 0)
+    monkeypatch.setattr(type(geometry), "dist", recorded)
+    (found,) = PointRecords(geometry, points).distances(geometry.base_point)
+    assert found.shape == (7,) and asked == [1] * 7
+
+
+def test_logarithms_of_log_euclidean_matrices_are_taken_once(monkeypatch):
+    geometry, seen = LogEuclideanSPD(3), []
+    points = make_cloud(geometry, 50, radius=1.0, rng=np.random.default_rng(0))
+    centers = geometry.base_point, points[0]
+    expected = [np.asarray(geometry.log_coordinates(center, points)) for center in centers]
+    eigh = np.linalg.eigh
+
+    def counted(matrices):
+        seen.extend([0] * len(matrices) if matrices.ndim == 3 else [])
+        return eigh(matrices)
+
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    records = PointRecords(geometry, points)
+    for center, rows in zip(centers, expected, strict=True):
+        (lengths,) = records.distances(center)
+        np.testing.assert_array_equal(records.coordinates(center), rows)
+        np.testing.assert_allclose(lengths, np.linalg.norm(rows, axis=1))
+    assert len(seen) == len(points)

@@ -208,7 +208,9 @@ def test_audit_of_a_whole_search(noise, searches, cheat, monkeypatch):
     neighbour = data.copy()
     data[0], neighbour[0] = 1.0, -1.0
     base = PrivateFrechetMean(mechanism="tangent", noise=noise, epsilon=0.3, delta=1e-3, radius=1.0)
-    search = PrivateGridSearchCV(base, {"radius": [1.0]}, mean_runs=3.0, delta=1e-3)
+    # With this division the record that differs is one that trains.
+    settings = {"mean_runs": 3.0, "delta": 1e-3, "public_seed": 1}
+    search = PrivateGridSearchCV(base, {"radius": [1.0]}, **settings)
 
     def scores(rows):
         return [float(search.fit(rows).best_estimator_.mean_[0]) for _ in range(searches)]

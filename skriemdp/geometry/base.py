@@ -214,6 +214,14 @@ class Geometry(abc.ABC):
         """
         return None
 
+    def chart(self, others: Array) -> Array | None:
+        """Coordinates ``(..., dim)`` whose differences are logarithms, to the last bit.
+
+        ``log_coordinates(p, x)`` is ``chart(x) - chart(p)``: of a flat space whose logarithms cost
+        more than that.  None elsewhere; this default.
+        """
+        return None
+
     def squares(self, others: np.ndarray) -> np.ndarray | None:
         """Squared lengths of the records, where distances or :meth:`bounded_log_sum` need them.
 

@@ -194,7 +194,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
-        work = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
+        projected = 0.0 if basis is None else 2.0 * n * width
+        copies = 8.0 * (n * (p + 1.0) + projected)
+        work = work.plus(copies, "the rounded copy of X, in exact integers")
     # A search spends what it needs, and less noise needs more bits.
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))

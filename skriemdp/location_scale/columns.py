@@ -132,18 +132,21 @@ class ColumnSearch:
             at: np.ndarray, columns: np.ndarray, share: float, label: str
         ) -> Callable[[np.ndarray, int], np.ndarray]:
             held = answers(2 * len(columns), _levels(len(columns)))
-            both = np.repeat(columns, 2)
+            both, everywhere = np.repeat(columns, 2), len(columns) == self.d
 
             def ask(places: np.ndarray, number: int) -> np.ndarray:
                 thresholds = center[both] + at[np.arange(len(both)), places]
+                thresholds = thresholds.reshape(-1, 2).T  # all lower ones, then all upper ones
 
                 def give(rows: Any) -> np.ndarray:
                     rows = rows.toarray() if issparse(rows) else rows
-                    return (rows[:, both] <= thresholds).astype(float)
+                    rows = rows if everywhere else rows[:, columns]
+                    below = np.concatenate([rows <= ends for ends in thresholds], axis=1)
+                    return below if groups is None else below.astype(float)
 
                 mu = budget.take(share, COLUMNS, held.width)
                 noisy = private_sum(units, give, held, mu, streams(label, number))
-                return noisy.value / noisy.sigma
+                return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
 
             return ask
 
@@ -204,8 +207,8 @@ def _effective(scales: np.ndarray) -> float:
 
 
 def _levels(columns: int) -> np.ndarray:
-    """Levels of a vector that asks for both quantiles of so many columns."""
-    return np.tile(_FIFTHS, columns)
+    """Levels of a vector that asks for the lower quantiles of so many columns, then the upper ones."""
+    return np.repeat(_FIFTHS, columns)
 
 
 def _cells(grid: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

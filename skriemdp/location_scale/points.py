@@ -226,6 +226,11 @@ class PointRecords:
         """Those of the geometry, where it has some."""
         return self.geometry.squares(self.points) if self.geometry.quick_distances else None
 
+    @functools.cached_property
+    def _chart(self) -> np.ndarray | None:
+        """That of the geometry, where it has one."""
+        return self.geometry.chart(self.points)
+
     def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
@@ -239,15 +244,20 @@ class PointRecords:
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
             self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
-            give = logarithms_at(self.geometry, center)
-            for block in tiles(self.points, 4 if self.geometry.quick_distances else 1):
+            points, give = self.points, logarithms_at(self.geometry, center)
+            if keep and self._chart is not None:
+                points = self._chart
+                give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
+            for block in tiles(points, 4 if self.geometry.quick_distances else 1):
                 piece = slice(begin, begin + len(block))
-                if self._rows is None:
-                    squares = None if self.squares is None else self.squares[piece]
-                    self._lengths[piece] = self.geometry.distances(center, block, squares)
-                else:
+                if self._rows is not None:
                     self._rows[piece] = give(block)
                     self._lengths[piece] = _norms(self._rows[piece])
+                elif self.squares is not None:
+                    squares = self.squares[piece]
+                    self._lengths[piece] = self.geometry.distances(center, block, squares)
+                else:
+                    self._lengths[piece] = distances_to(self.geometry, center, block)
                 begin += len(block)
             self._last_center = center
         yield self._lengths
@@ -268,10 +278,14 @@ class PointRecords:
 
     def seen_from(
         self, center: np.ndarray
-    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-        """:meth:`coordinates`, distances to `center` as far as known, and the points' squares."""
-        lengths = self._lengths if _same(self._last_center, center) else None
+    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """:meth:`coordinates`, if they are kept, :meth:`distances`, and the points' squares."""
+        (lengths,) = self.distances(center)
         return self.coordinates(center), lengths, self.squares
+
+    def know(self, center: np.ndarray, rows: np.ndarray) -> None:
+        """Take `rows` for the points' normal coordinates at `center`."""
+        self._last_center, self._rows, self._lengths = center, rows, _norms(rows)
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))
@@ -279,6 +293,10 @@ class PointRecords:
         if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
             return center
         return within_reach(self.geometry, moved)
+
+
+def _less(origin: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return rows - origin
 
 
 def _same(last: np.ndarray | None, center: np.ndarray) -> bool:

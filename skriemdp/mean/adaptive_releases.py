@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,19 +12,19 @@ from scipy.special import chdtri
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.location_scale.points import distances_to, logarithms_at
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
     bias_bounds,
     plan_tangent_mean,
+    records_of,
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.points import PointRecords
 
 
 __all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
@@ -178,23 +177,30 @@ class AdaptiveMean:
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean, and the noise per coordinate of what was averaged."""
         geometry, ball = self.ball.geometry, self.ball
+        records = records_of(problem, self.n)
         point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
         center, radius, center_noise = ball.center, math.inf, 0.0
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
-            seen, rng = _seen(problem, center, radius, _NARROW_LOOK), streams("rough mean", look)
-            found, scale = MeanNoise(each.mean_mu, None).release(*seen, geometry.dim, self.n, rng)
+            seen, bound = records.logarithms(center), _bound(problem, center, radius, _NARROW_LOOK)
+            noise, rng = MeanNoise(each.mean_mu, None), streams("rough mean", look)
+            found, scale = noise.release(*seen, bound, geometry.dim, self.n, rng)
             if look == 0:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            distances = distances_to(geometry, center, problem.points)
+            (distances,) = records.distances(center)
             radius = radii.release(distances, center_noise, streams("radius", look))
-        found, scale, base = self._last(problem, center, radius, streams("mean"))
+        found, scale, base = self._last(problem, records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
 
     def _last(
-        self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator
+        self,
+        problem: FrechetProblem,
+        records: PointRecords,
+        center: np.ndarray,
+        radius: float,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, float, np.ndarray]:
         """The mean's noisy coordinates, their noise, and where they are coordinates."""
         geometry, ball, inside = self.ball.geometry, self.ball, problem
@@ -202,10 +208,11 @@ class AdaptiveMean:
             ball = GeodesicBall(geometry, center, radius)
         mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
-            seen = _seen(problem, center, radius, _NARROW)
-            return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center
+            seen, bound = records.logarithms(center), _bound(problem, center, radius, _NARROW)
+            return *self.plan.noise.release(*seen, bound, geometry.dim, self.n, rng), center
         if ball is not self.ball:
-            inside, _ = FrechetProblem.from_records(ball, problem.points)
+            known = records.seen_from(center)
+            inside, _ = FrechetProblem.from_records(ball, problem.points, *known)
         return mean.noisy(inside, rng), mean.noise_scale, ball.center
 
     def _vote(
@@ -231,25 +238,20 @@ class AdaptiveMean:
         return np.asarray(geometry.exp_coordinates(ball.center, factor * seen)), factor * error
 
 
-def _seen(
-    problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float
-) -> tuple[Units, Callable[..., np.ndarray], Ball]:
-    """Logarithms at `center`, and a ball that they are moved into.
+def _bound(problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float) -> Ball:
+    """A ball that logarithms at `center` are moved into.
 
     Of `radius` if that is narrow, else one that holds those of the public ball.
     """
     ball = problem.ball
     if radius < narrow * ball.radius:
-        bound = Ball(radius)
-    elif np.array_equal(center, ball.center):
-        bound = Ball(ball.radius)
-    else:
-        away = problem.gradient_ball(center)  # of minus logarithms
-        bound = Ball(away.radius, None if away.center is None else -away.center)
-        if bound.radius > _STRETCHED * ball.radius:
-            # Positive curvature, or none that is known, lets logarithms off the centre be long.
-            bound = Ball(min(radius, ball.radius))
-    return Units((problem.points,)), logarithms_at(ball.geometry, center), bound
+        return Ball(radius)
+    if np.array_equal(center, ball.center):
+        return Ball(ball.radius)
+    away = problem.gradient_ball(center)  # of minus logarithms
+    bound = Ball(away.radius, None if away.center is None else -away.center)
+    # Positive curvature, or none that is known, lets logarithms off the centre be long.
+    return Ball(min(radius, ball.radius)) if bound.radius > _STRETCHED * ball.radius else bound
 
 
 def _usual_bias(ball: GeodesicBall) -> float:

@@ -146,16 +146,20 @@ def frechet_mean(
     points = as_points(geometry, X)
     check_membership(geometry, points)
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    step, previous = 1.0, math.inf
+    step, last = 1.0, None
     for _ in range(max_iter):
         velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
-        if size > 0.7 * previous and geometry.curvature_bounds[0] < 0.0:
-            # Strong negative curvature overshoots with full steps; halving restores contraction.
-            step = max(step / 2.0, 1.0 / 64.0)
-        previous = size
+        if last is not None:
+            # A step that is right for the second derivative along the last one (Barzilai, Borwein).
+            before, gone, square = last
+            carried = geometry.transport(before, point, gone)
+            fallen = square - float(geometry.inner_product(point, carried, velocity))
+            if fallen > 0.0:
+                step = min(max(step * square / fallen, 1.0 / 64.0), 2.0)
+        last = point, velocity, size * size
         point = geometry.exp(point, step * velocity)
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
@@ -781,7 +785,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         """A mean by itself."""
         geometry, n, kept = records.geometry, records.planned, 1.0
         mechanism: Any = None
-        known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -793,13 +796,14 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-                known = records.seen_from(ball.center)
         if ball is None or mechanism is not None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
+            # One record at a time looks from there by itself.
+            known = records.seen_from(ball.center) if geometry.separate_rows else ()
             problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)

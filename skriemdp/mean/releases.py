@@ -66,6 +66,7 @@ __all__ = [
     "iterate_mean",
     "plan_tangent_mean",
     "pure_law",
+    "records_of",
     "sphere_hessian",
 ]
 
@@ -86,6 +87,14 @@ _MOST = 2.0**36
 # Least mean second derivative that the last step divides by: noise in a small one would make the
 # step too long.
 _LEAST_HESSIAN = 0.2
+
+
+def records_of(problem: FrechetProblem, n: int) -> PointRecords:
+    """The projected points of a problem, planned to be n, with what is known of them."""
+    records = PointRecords(problem.geometry, problem.points, n)
+    if problem.center_rows is not None:
+        records.know(problem.ball.center, problem.center_rows)
+    return records
 
 
 def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
@@ -374,9 +383,8 @@ class TangentMean:
         """The released coordinates at the centre."""
         geometry, center = self.ball.geometry, self.ball.center
         if self.schedule is None or self.mechanism is None:
-            give, bound = logarithms_at(geometry, center), Ball(self.ball.radius)
-            units = Units((problem.points,))
-            return self.noise.release(units, give, bound, geometry.dim, self.n, rng)[0]
+            seen, bound = records_of(problem, self.n).logarithms(center), Ball(self.ball.radius)
+            return self.noise.release(*seen, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 

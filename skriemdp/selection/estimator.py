@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, train_test_split
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
@@ -49,22 +47,23 @@ from skriemdp.selection.parts import (
     as_array,
     as_given,
     before_last,
+    candidates_of,
     check_before,
     fit_arguments,
     fitted,
+    is_pipeline,
     last_step,
     length,
     private_step,
     quiet,
     refuse_streams,
     seen,
+    split,
     validated_step,
 )
 from skriemdp.selection.releases import Scores
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from skriemdp.privacy.event import Event
 
 
@@ -238,9 +237,10 @@ class PrivateGridSearchCV(AsksForRows):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        grid = ParameterGrid(self.param_grid)
-        check_limit("most_candidates", **{"len(param_grid)": len(grid)})
-        candidates = list(grid)
+        candidates = candidates_of(
+            self.param_grid,
+            lambda count: check_limit("most_candidates", **{"len(param_grid)": count}),
+        )
         runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
         check_positive(mean_runs=runs)
         if runs <= 1.0:
@@ -344,13 +344,12 @@ class PrivateGridSearchCV(AsksForRows):
         return whole, whole.rows(rows[0]), whole.rows(rows[1])
 
     def _split(self, X: Any, y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
 
-        def split(*arrays: Any) -> list[csr_array | np.ndarray]:
-            return train_test_split(*arrays, test_size=_VALIDATION_SHARE, random_state=seed)
+        def divided(*arrays: Any) -> list[Any]:
+            return split(arrays, _VALIDATION_SHARE, self.public_seed)
 
-        train, test, *labels = quietly(split, *arrays, labels=True)
+        train, test, *labels = quietly(divided, *arrays, labels=True)
         y_train, y_test = labels or (None, None)
         return (train, y_train), (test, y_test)
 
@@ -419,7 +418,7 @@ class PrivateGridSearchCV(AsksForRows):
 
     def _try_steps(self, candidates: list[dict[str, Any]], X: Any, y: Any) -> bool:
         """Try the steps before the private one, of all candidates that differ in them."""
-        last = self.estimator.steps[-1][0] if isinstance(self.estimator, Pipeline) else ""
+        last = self.estimator.steps[-1][0] if is_pipeline(self.estimator) else ""
         identical, tried = True, set()
         for parameters in candidates if last else []:
             others = {k: v for k, v in parameters.items() if k.split("__")[0] != last}
