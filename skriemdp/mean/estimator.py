@@ -30,8 +30,7 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.groups import local_means
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.problem import Problem
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
@@ -361,9 +360,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         y : None
             Ignored.
         groups : array-like of shape (n,), optional
-            Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows;
-            all rows of one owner and their number are protected together, and n is the number of
-            owners, which is public.  For a median everybody gives the mean direction to own rows.
+            Who owns each row.  Then everybody counts as one vector, the mean of the logarithms of
+            own rows; all rows of one owner and their number are protected together, and n is the
+            number of owners, which is public.  For a median everybody gives the mean direction to
+            own rows.
 
         Returns
         -------
@@ -729,10 +729,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
-        points = rows if data.groups is None else local_means(geometry, rows, data.groups)
-        records = PointRecords(geometry, points, facts["n"], facts.get("noise of n", 0.0))
+        noise = facts.get("noise of n", 0.0)
+        records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
         if isinstance(fit, GeometricMedian):
-            self._learn_median(*fit.release(records, rows, data.groups, streams))
+            self._learn_median(*fit.release(records, streams))
         elif isinstance(fit, StartAlone):
             self.mean_ = self.center_ = fit.release(records, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
@@ -781,7 +781,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         """A mean by itself."""
         geometry, n, kept = records.geometry, records.planned, 1.0
         mechanism: Any = None
-        known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -793,15 +792,19 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-                known = records.seen_from(ball.center)
         if ball is None or mechanism is not None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
-            problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
+            problem, outside = records.inside(ball)
+            owned = records.groups is not None
+            if isinstance(mechanism, AdaptiveMean):
+                problem = records if owned else PointRecords(geometry, problem.points, n)
+            elif isinstance(mechanism, DescentMean) and owned:
+                problem = records.gradients(ball)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
         noisy = chosen.count.release(outside, streams("clipped fraction")) / n
@@ -825,18 +828,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 "records, a larger epsilon, or a public center and radius."
             )
 
-    def _problem(
-        self, X: np.ndarray, y: Any = None, groups: Groups | None = None
-    ) -> FrechetProblem:
-        """The Fréchet problem of rows projected on the public ball; for federated runs.
-
-        With `groups`, of people: the Fréchet means of their own rows.
-        """
+    def _problem(self, X: np.ndarray, y: Any = None, groups: Groups | None = None) -> Problem:
+        """The Fréchet problem of rows, or people, in the public ball; for federated runs."""
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        ball, points = self._clients_ball(geometry), as_points(geometry, X)
-        if groups is not None:
-            points = local_means(geometry, points, groups)
-        return FrechetProblem.from_records(ball, points)[0]
+        records = PointRecords(geometry, as_points(geometry, X), groups=groups)
+        return records.gradients(self._clients_ball(geometry))
 
     def _clients_ball(self, geometry: Geometry) -> GeodesicBall:
         if self.statistic != "mean":

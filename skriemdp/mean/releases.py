@@ -11,7 +11,6 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
@@ -313,7 +312,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.units, self.n, GaussianBudget(self.mu), 1.0, streams)
         return np.asarray(found.center)
 
 
@@ -492,13 +491,14 @@ class LogSums:
 
     def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
         """The exact integers of both."""
-        (points,), ball = arrays, self.mean.ball
-        if groups is not None:
-            points = local_means(ball.geometry, points, groups)
-        problem, outside = FrechetProblem.from_records(ball, points)
-        give = logarithms_at(ball.geometry, ball.center)
-        total = integer_total(Units((problem.points,)), give, self._held, self.parts[1].steps)
-        return [self.count.exact(outside), total]
+        ball = self.mean.ball
+        records = PointRecords(ball.geometry, arrays[0], groups=groups)
+        outside = records.outside(ball.center, ball.radius)
+        seen = records.logarithms(ball.center)
+        return [
+            self.count.exact(outside),
+            integer_total(*seen, self._held, self.parts[1].steps),
+        ]
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
         """Number and sum, of noisy integers."""
