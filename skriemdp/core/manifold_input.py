@@ -309,7 +309,9 @@ def warn_small_model(n: int, signal: float) -> None:
         )
 
 
-def clipped_share(noisy: float, sigma: float, expected: float, radius: float) -> float:
+def clipped_share(
+    noisy: float, sigma: float, expected: float, radius: float, pure: bool = False
+) -> float:
     """A released fraction within [0, 1]; warns when far more rows were clipped than planned.
 
     Parameters
@@ -320,10 +322,12 @@ def clipped_share(noisy: float, sigma: float, expected: float, radius: float) ->
         Fraction that the radius was meant to clip.
     radius : float
         Public, or released.
+    pure : bool, default=False
+        Whether the noise is Laplace.
     """
     advice = (
         f"lie outside the ball of radius {radius:g} and were projected on it; choose center and "
         "radius from public knowledge of the data's range, or pass center='private' and "
         "radius='private'."
     )
-    return told_fraction(noisy, sigma, expected, advice)
+    return told_fraction(noisy, sigma, expected, advice, pure)

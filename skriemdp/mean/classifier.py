@@ -600,7 +600,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        self.clipped_fraction_ = clipped_share(outside / n, sigma, 1.0 - kept, self.radius_)
+        told = outside / n, sigma, 1.0 - kept, self.radius_
+        self.clipped_fraction_ = clipped_share(*told, statistic.pure)
 
 
 def _warn_undecided(way: str) -> None:

@@ -74,7 +74,7 @@ from skriemdp.mean.uncertainty import (
     standard_error,
     warn_cut,
 )
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
@@ -814,7 +814,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         if law is not None:
             self._noise_law = law(self.mean_)
         told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
-        self.clipped_fraction_ = clipped_share(*told)
+        pure = isinstance(chosen.count, LaplaceCount)
+        self.clipped_fraction_ = clipped_share(*told, pure)
         if chosen.search is not None:
             self._warn_only_the_center()
 
