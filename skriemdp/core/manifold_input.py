@@ -33,7 +33,6 @@ __all__ = [
     "public_array",
     "public_ball",
     "public_point",
-    "warn_large_delta",
     "warn_published_labels",
     "warn_small_model",
     "warn_small_search",
@@ -269,15 +268,6 @@ def warn_published_labels(classes: Any) -> None:
         warn_user(
             "classes=None publishes which labels occur in y, without noise; pass classes=, the "
             "public list of all possible labels."
-        )
-
-
-def warn_large_delta(delta: float, n: int) -> None:
-    """Warn, from public numbers, when delta would allow releasing a random record."""
-    if delta >= 1.0 / n:
-        warn_user(
-            f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
-            "allowed; use a smaller delta."
         )
 
 

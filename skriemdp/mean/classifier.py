@@ -27,7 +27,6 @@ from skriemdp.core.manifold_input import (
     check_membership,
     clipped_share,
     point_shape,
-    warn_large_delta,
     warn_published_labels,
 )
 from skriemdp.core.parameters import label_list
@@ -366,7 +365,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]
-        warn_large_delta(self.delta, n)
         check_option((False, True), uncertainty=self.uncertainty)
         if self.uncertainty:
             return self._joint_plan(geometry, n, classes, bool(facts.get("grouped")), terms)

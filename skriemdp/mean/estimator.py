@@ -26,7 +26,6 @@ from skriemdp.core.manifold_input import (
     point_shape,
     public_ball,
     public_point,
-    warn_large_delta,
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -553,7 +552,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             check_uncertainty(self.mechanism, self.noise, self.delta)
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
-        warn_large_delta(self.delta, n)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             if not self.uncertainty:
@@ -633,7 +631,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         median = plan_median(geometry, n, mu, self.center, self.radius)
         start = StartAlone.of(geometry, median.search)
@@ -865,7 +862,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                     f"{options[1]!r} instead of {getattr(self, name)!r}."
                 )
         check_option(("auto", None), shrink=self.shrink)
-        warn_large_delta(self.delta, n)
         ball = self._clients_ball(geometry)
         chosen = plan_mean(
             geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball

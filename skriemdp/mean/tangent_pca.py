@@ -16,7 +16,6 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     clipped_share,
-    warn_large_delta,
 )
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
@@ -232,7 +231,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
             )
         if self.delta == 0.0:
             raise ValueError("delta=0 has no joint release of mean and components; pass delta > 0.")
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(terms.epsilon, terms.delta)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:

@@ -21,7 +21,6 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work, decomposed
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
@@ -392,7 +391,6 @@ manifold, default="auto"
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
-        warn_large_delta(self.delta, n)
         pure = self.delta == 0 or self.mechanism == "exponential"
         budget: type[Budget]
         if pure:

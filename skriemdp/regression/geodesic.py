@@ -22,7 +22,6 @@ from skriemdp.core.manifold_input import (
     public_array,
     public_ball,
     public_point,
-    warn_large_delta,
     warn_small_search,
 )
 from skriemdp.core.work import Work
@@ -264,7 +263,6 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
                 "delta=0 asks for pure differential privacy, and second moments get Gaussian "
                 "noise; pass a delta > 0."
             )
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(self.epsilon, self.delta)
         features, middle = self._public_features(d)
         center, radius = self._public_ball(geometry)

@@ -401,7 +401,7 @@ class PrivateGridSearchCV(AsksForRows):
             # Validation records raise now or never.
             validated_step(model, step, whole)
             data = validated_step(model, step, train)
-            plan = step._plan(data.facts, step._terms(accountant))
+            plan = step._planned(data.facts, step._terms(accountant))
             units.add(plan.unit)
             words.append(plan.arithmetic)
             plan.work.check()
