@@ -27,7 +27,8 @@ from skriemdp.core.manifold_input import (
     as_points,
     asymmetric,
     check_membership,
-    point_shape,
+    checked_points,
+    geometry_of,
 )
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import made_up_points
@@ -100,9 +101,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Recenter:
         """Compute the mean of the rows of `X`; `y` is ignored."""
         X = read_records(self, X, **CHECKS)
-        self.geometry_ = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        points = as_points(self.geometry_, X)
-        check_membership(self.geometry_, points)
+        self.geometry_, points = checked_points(X, self.manifold)
         everybody = Groups.from_ids(np.zeros(len(points), dtype=np.intp))
         self.mean_ = own_means(self.geometry_, points, everybody)[0]
         return self
@@ -121,7 +120,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
         Groups are computed together, which is faster; the numbers of each are made of its own rows
         alone, to the last bit (docs/theory/groups.md).
         """
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        geometry = geometry_of(X, self.manifold)
         if not geometry.separate_rows:
             return [_of_one(self, X[rows]) for rows in owned.rows()]
         points = X.reshape(len(X), *geometry.shape)
@@ -412,8 +411,7 @@ class PerGroup(AsksForRows):
         searched = given.get("center", 0.0) is None and isinstance(given.get("radius"), str)
         if searched and get_tags(estimator).input_tags.three_d_array:
             there, here = (
-                as_geometry(kind, point_shape=point_shape(rows, kind))
-                for kind in (self.transformer.manifold, estimator.manifold)
+                geometry_of(rows, kind) for kind in (self.transformer.manifold, estimator.manifold)
             )
             if there == here:
                 estimator.set_params(center=here.base_point)
@@ -545,7 +543,7 @@ def usable_rows(
     (array([[1.]]), array(['a'], dtype=object))
     """
     X = read_numbers(X, "X", ensure_2d=True, ensure_all_finite=False)
-    geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
+    geometry = geometry_of(X, manifold)
     usable = np.isfinite(X).all(axis=tuple(range(1, X.ndim)))
     # Rows of zeros stand for those that are left out already, so that all others may be reshaped.
     shown = np.where(usable.reshape(-1, *(1 for _ in X.shape[1:])), X, 0.0)

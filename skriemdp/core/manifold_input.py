@@ -12,6 +12,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.convert import as_geometry
 from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
@@ -25,11 +26,12 @@ __all__ = [
     "asymmetric",
     "check_descent_radius",
     "check_membership",
+    "checked_points",
+    "geometry_of",
     "check_reach",
     "check_descent_domain",
     "clipped_share",
     "descent_domain",
-    "point_shape",
     "public_array",
     "public_ball",
     "public_point",
@@ -42,13 +44,22 @@ __all__ = [
 CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
-def point_shape(X: Any, manifold: Any) -> tuple[int, ...]:
-    """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
+def geometry_of(X: Any, manifold: Any) -> Geometry:
+    """That of `manifold` for records X; flat rows of square matrices count as matrices."""
+    shape = X.shape[1:]
     if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
         size = math.isqrt(X.shape[1])
         if size * size == X.shape[1]:
-            return (size, size)
-    return X.shape[1:]
+            shape = (size, size)
+    return as_geometry(manifold, point_shape=shape)
+
+
+def checked_points(X: Any, manifold: Any, name: str = "X") -> tuple[Geometry, Any]:
+    """The geometry of `X`, called `name`, and its rows as points, all of which lie on it."""
+    geometry = geometry_of(X, manifold)
+    points = as_points(geometry, X, name)
+    check_membership(geometry, points, name)
+    return geometry, points
 
 
 def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:

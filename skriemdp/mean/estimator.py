@@ -21,9 +21,9 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     as_points,
-    check_membership,
+    checked_points,
     clipped_share,
-    point_shape,
+    geometry_of,
     public_ball,
     public_point,
 )
@@ -140,9 +140,7 @@ def frechet_mean(
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
     X = read_numbers(X, "X", ensure_2d=True, ensure_min_samples=1)
-    geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
-    points = as_points(geometry, X)
-    check_membership(geometry, points)
+    geometry, points = checked_points(X, manifold)
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     step, previous = 1.0, math.inf
     for _ in range(max_iter):
@@ -828,7 +826,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _problem(self, X: np.ndarray, y: Any = None, groups: Groups | None = None) -> Problem:
         """The Fréchet problem of rows, or people, in the public ball; for federated runs."""
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        geometry = geometry_of(X, self.manifold)
         records = PointRecords(geometry, as_points(geometry, X), groups=groups)
         return records.gradients(self._clients_ball(geometry))
 
