@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PointRecords",
-    "distances_to",
     "logarithms_at",
     "plan_point_search",
     "radii",
@@ -177,11 +176,6 @@ def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarra
     return _alone(geometry, functools.partial(geometry.log_coordinates, center))
 
 
-def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
-    return np.asarray(_alone(geometry, functools.partial(geometry.dist, center))(points))
-
-
 def _alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
     return give if geometry.separate_rows else one_by_one(give)
 
@@ -285,7 +279,10 @@ class PointRecords:
             return np.concatenate(list(units.tiles(give, self.dim, "mean")))
 
     def gradients(self, ball: GeodesicBall) -> Problem:
-        """Half the mean squared distance in `ball`; gradients of people are means of own ones."""
+        """Half the mean squared distance in `ball`.
+
+        Gradients of people are means of own rows', whose bounds are enforced on the mean alone.
+        """
         if self.groups is None:
             return self.inside(ball)[0]
         return GroupedProblem(FrechetProblem(ball, self.points), self.groups)

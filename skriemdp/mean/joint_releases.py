@@ -301,8 +301,8 @@ class JointMean:
         """A rough mean in the public ball, and a radius around it that holds the data."""
         geometry = self.geometry
         held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN, "rough mean")
-        units = Units((records.vectors(public.center),))
-        found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
+        seen = records.logarithms(public.center)
+        found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
         center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
