@@ -21,6 +21,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
 )
+from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import make_cloud
@@ -57,6 +58,7 @@ from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.units import Units
 
 SPACES = {
     "affine": (SPD(3), 3.0, 0.3),
@@ -317,11 +319,11 @@ def test_rotations_start_from_the_nearest_rotation():
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
     rule = start_rule(geometry)
     assert rule.share(10.0) == 0.25 and rule.share(1e4) == 0.03
-    start = rule.release(points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(Units((points,)), len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = rule.release(-points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(Units((-points,)), len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
@@ -366,13 +368,17 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     rng = np.random.default_rng(0)
     around = np.linalg.qr(rng.normal(size=(5, geometry.p)))[0]
     points = np.linalg.qr(around + 0.5 * rng.normal(size=(40, 5, geometry.p)))[0]
-    start = start_rule(geometry).release(
-        points, len(points), GaussianBudget(500.0), 1.0, NoiseStreams(0)
-    )
-    mean = (points @ points.transpose(0, 2, 1)).mean(axis=0)
-    leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
-    assert float(geometry.dist(start.center, leading)) < 0.01
-    assert start.direction > 100.0
+    people = Groups.from_ids(np.repeat(np.arange(14), [3] * 13 + [1]))
+    shares = 1.0 / np.repeat(people.sizes, people.sizes)
+    for groups, weights in ((None, np.ones(40)), (people, shares)):
+        n = len(points) if groups is None else groups.count
+        start = start_rule(geometry).release(
+            Units((points,), groups), n, GaussianBudget(500.0), 1.0, NoiseStreams(0)
+        )
+        mean = np.average(points @ points.transpose(0, 2, 1), axis=0, weights=weights)
+        leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
+        assert float(geometry.dist(start.center, leading)) < 0.01
+        assert start.direction > 100.0
 
 
 # -- audits: 1 - 1e-8 confidence, so a false alarm once in 1e8 runs -------------------------------
@@ -393,7 +399,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            rule.release(points, len(points), GaussianBudget(MU), 1.0, NoiseStreams())
+            rule.release(Units((points,)), len(points), GaussianBudget(MU), 1.0, NoiseStreams())
     return np.array(seen)
 
 

@@ -184,7 +184,10 @@ class FrechetProblem(Problem):
         `distances` theirs to it, and `squares` those of the geometry, where there are some already.
         """
         if not ball.geometry.separate_rows:  # nobody's point may depend on those beside it
-            alone = [ball.project_and_count(row[None]) for row in records]
+            alone = [
+                ball.project_with_log_sum(row, None if known is None else known[i : i + 1])[:2]
+                for i, row in enumerate(records[:, None])
+            ]
             if not alone:
                 return cls(ball, records), 0
             points, counts = zip(*alone, strict=True)

@@ -21,7 +21,7 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain, warn_large_delta
+from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -392,7 +392,6 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
                 "pass delta > 0, for instance 1e-5."
             )
-        warn_large_delta(self.delta, n)
         domain, start = self._domain_and_start(geometry)
         moves = Moves(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")

@@ -20,6 +20,7 @@ from skriemdp.core.additive import Additive, IntegerStatistic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
 from skriemdp.core.forecast import per_group
+from skriemdp.core.parameters import warn_large_delta
 from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
@@ -124,6 +125,7 @@ def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
+    warn_large_delta(part.delta, facts["n"])
     plan.work.check()
     check_noise(plan.event)
     return per_group(plan) if facts.get("grouped") else plan

@@ -207,7 +207,7 @@ def _effective(scales: np.ndarray) -> float:
 
 
 def _levels(columns: int) -> np.ndarray:
-    """Levels of a vector that asks for the lower quantiles of so many columns, then the upper ones."""
+    """Levels of a vector that asks for all lower quantiles of so many columns, then the upper."""
     return np.repeat(_FIFTHS, columns)
 
 

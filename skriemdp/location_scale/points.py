@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from skriemdp._arrays import row_squares
+from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
+from skriemdp.descent.groups import GroupedProblem
+from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.geometry._columns import MOST_COLUMNS
-from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.ball import center_reach
+from skriemdp.geometry._tiles import map_tiles, tiles
+from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.correlation import Correlation
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PointRecords",
-    "distances_to",
     "logarithms_at",
     "plan_point_search",
     "radii",
@@ -198,23 +200,34 @@ def warn_direction(found: Found) -> None:
 
 
 class PointRecords:
-    """Private points.
+    """Private points, or people who own several.
+
+    A person is seen from a centre as the mean of the logarithms of own points there
+    (docs/theory/groups.md).
 
     Parameters
     ----------
     geometry : Geometry
-    points : ndarray of shape (n, *geometry.shape)
+    points : ndarray of shape (n_rows, *geometry.shape)
     planned : int, optional
-        How many there are, for what is released; n by default, where that is public.
+        How many records there are, for what is released; n by default, where that is public.
     noise : float, default=0.0
         Of that number, where it was released.
+    groups : Groups, optional
+        Whose the points are.
     """
 
     def __init__(
-        self, geometry: Geometry, points: np.ndarray, planned: int | None = None, noise: float = 0.0
+        self,
+        geometry: Geometry,
+        points: np.ndarray,
+        planned: int | None = None,
+        noise: float = 0.0,
+        groups: Groups | None = None,
     ):
-        self.geometry, self.points, self.noise = geometry, points, noise
-        self.n, self.dim = len(points), geometry.dim
+        self.geometry, self.points, self.groups, self.noise = geometry, points, groups, noise
+        self.units = Units((points,), groups)
+        self.n, self.dim = len(points) if groups is None else groups.count, geometry.dim
         self.planned = self.n if planned is None else planned
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
@@ -235,45 +248,85 @@ class PointRecords:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
             return Start(self.geometry.base_point)
-        return rule.release(self.points, self.planned, budget, share, streams)
+        return rule.release(self.units, self.planned, budget, share, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
-            # Column by column where kernels compute that way.
-            order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
-            self._rows = np.empty((self.n, self.dim), order=order) if keep else None
-            self._lengths, begin = np.empty(self.n), 0
-            points, give = self.points, logarithms_at(self.geometry, center)
-            if keep and self._chart is not None:
-                points = self._chart
-                give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
-            for block in tiles(points, 4 if self.geometry.quick_distances else 1):
-                piece = slice(begin, begin + len(block))
-                if self._rows is not None:
-                    self._rows[piece] = give(block)
-                    self._lengths[piece] = _norms(self._rows[piece])
-                elif self.squares is not None:
-                    squares = self.squares[piece]
-                    self._lengths[piece] = self.geometry.distances(center, block, squares)
-                else:
-                    self._lengths[piece] = distances_to(self.geometry, center, block)
-                begin += len(block)
+            if self.groups is None:
+                self._see(center)
+            else:
+                self._rows = self.vectors(center)
+                self._lengths = _norms(self._rows)
             self._last_center = center
         yield self._lengths
+
+    def _see(self, center: np.ndarray) -> None:
+        """Distances of all points to `center`, and their logarithms where they are kept."""
+        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        # Column by column where kernels compute that way.
+        order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
+        self._rows = np.empty((self.n, self.dim), order=order) if keep else None
+        self._lengths, begin = np.empty(self.n), 0
+        points, give = self.points, logarithms_at(self.geometry, center)
+        if keep and self._chart is not None:
+            points = self._chart
+            give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
+        for block in tiles(points, 4 if self.geometry.quick_distances else 1):
+            piece = slice(begin, begin + len(block))
+            if self._rows is not None:
+                self._rows[piece] = give(block)
+                self._lengths[piece] = _norms(self._rows[piece])
+            elif self.squares is not None:
+                squares = self.squares[piece]
+                self._lengths[piece] = self.geometry.distances(center, block, squares)
+            else:
+                self._lengths[piece] = distances_to(self.geometry, center, block)
+            begin += len(block)
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
         known = self.coordinates(center)
         if known is not None:
             return Units((known,)), lambda rows: rows
-        return Units((self.points,)), logarithms_at(self.geometry, center)
+        return self.units, logarithms_at(self.geometry, center)
+
+    def vectors(self, center: np.ndarray) -> np.ndarray:
+        """All records as they are seen from `center`, shape (n, dim)."""
+        units, give = self.logarithms(center)
+        if self.groups is None:
+            return np.asarray(map_tiles(give, units.arrays[0]))
+        with np.errstate(all="ignore"):  # a warning would speak of records
+            return np.concatenate(list(units.tiles(give, self.dim, "mean")))
+
+    def gradients(self, ball: GeodesicBall) -> Problem:
+        """Half the mean squared distance in `ball`.
+
+        Gradients of people are means of own rows', whose bounds are enforced on the mean alone.
+        """
+        if self.groups is None:
+            return self.inside(ball)[0]
+        return GroupedProblem(FrechetProblem(ball, self.points), self.groups)
+
+    def inside(self, ball: GeodesicBall) -> tuple[FrechetProblem, int]:
+        """The problem of the records' projections on `ball`, and how many lie outside.
+
+        Of people: each is the point where the centre sees them, shortened to the radius.
+        """
+        if self.groups is None:
+            # One record at a time looks from there by itself.
+            known = self.seen_from(ball.center) if self.geometry.separate_rows else ()
+            return FrechetProblem.from_records(ball, self.points, *known)
+        seen = self.vectors(ball.center)
+        give = _alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
+        with np.errstate(all="ignore"):  # long ones are shortened before they count
+            people = np.asarray(map_tiles(give, seen))
+        return FrechetProblem.from_records(ball, people, seen)
 
     def outside(self, center: np.ndarray, radius: float) -> int:
-        """Non-private: number of points farther from `center` than `radius`."""
+        """Non-private: number of records farther from `center` than `radius`."""
         return int(sum(np.count_nonzero(~(r <= radius)) for r in self.distances(center)))
 
     def coordinates(self, center: np.ndarray) -> np.ndarray | None:
-        """All points in normal coordinates at `center`, if they were computed there last."""
+        """All records in normal coordinates at `center`, if they were computed there last."""
         return self._rows if _same(self._last_center, center) else None
 
     def seen_from(

@@ -56,13 +56,13 @@ class StartRule(abc.ABC):
     @abc.abstractmethod
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
-        """A start; spends `share` of the budget, and takes `n` for the number of points."""
+        """A start; spends `share` of the budget, and takes `n` for the number of records."""
 
     def check(self, mu: float) -> None:
         """ValueError where integers would be too coarse for the release, which is mu-GDP."""
@@ -131,7 +131,7 @@ class _Ambient(StartRule):
 
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
@@ -139,7 +139,7 @@ class _Ambient(StartRule):
     ) -> Start:
         held = self._held
         mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
-        total, sigma = private_sum(Units((points,)), self._embedded, held, mu, rng)
+        total, sigma = private_sum(units, self._embedded, held, mu, rng)
         direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
         noise = (sigma / n) ** 2
         mean = total / n
@@ -197,7 +197,7 @@ class _Subspace(StartRule):
 
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
@@ -205,7 +205,7 @@ class _Subspace(StartRule):
     ) -> Start:
         m, held = self.geometry.n, self._held
         mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
-        triangle, sigma = private_sum(Units((points,)), self._frames, held, mu, rng)
+        triangle, sigma = private_sum(units, self._frames, held, mu, rng)
         noisy = np.zeros((m, m))
         noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
         noisy += noisy.T
@@ -216,11 +216,12 @@ class _Subspace(StartRule):
         return Start(vectors[:, m - self.geometry.p :], 1.0, direction)
 
     def _frames(self, points: np.ndarray) -> np.ndarray:
-        if not self._turned:
-            return points
-        eye = np.eye(self.geometry.dim // self.geometry.p)
-        eye = np.broadcast_to(eye, (len(points), *eye.shape))
-        return Complement(np, points).expand(eye)
+        """The columns of the frames, as rows."""
+        if self._turned:
+            eye = np.eye(self.geometry.dim // self.geometry.p)
+            eye = np.broadcast_to(eye, (len(points), *eye.shape))
+            points = Complement(np, points).expand(eye)
+        return np.swapaxes(points, -1, -2)
 
 
 @dataclass(frozen=True)
@@ -241,13 +242,14 @@ class _Shape(StartRule):
 
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
-        found = self._planes.release(self.geometry.planes(points), n, budget, share, streams)
+        planes = Units((self.geometry.planes(units.arrays[0]),), units.groups)
+        found = self._planes.release(planes, n, budget, share, streams)
         return dataclasses.replace(found, center=self.geometry.nearest(found.center))
 
 
@@ -265,7 +267,7 @@ class _Unit(StartRule):
 
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
@@ -275,12 +277,15 @@ class _Unit(StartRule):
         prior = (0.0,) * len(_UNITS)
         quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, START, prior)
 
-        def units(block: np.ndarray) -> np.ndarray:
+        def give(block: np.ndarray) -> np.ndarray:
             return sym.log_determinant(block) / size
 
-        values = map_tiles(units, points)
+        if units.groups is None:
+            values = map_tiles(give, units.arrays[0])
+        else:
+            values = np.concatenate(list(units.tiles(give, size**2, "mean")))
         found = quantile.search(
-            lambda u: np.count_nonzero(values <= u), len(points), streams("unit")
+            lambda u: np.count_nonzero(values <= u), len(values), streams("unit")
         )
         unit = math.exp(found - 0.5 * (_UNITS[1] - _UNITS[0]))
         # Distances of the other metrics do not change with the unit.
@@ -312,18 +317,20 @@ class _Factors(StartRule):
 
     def release(
         self,
-        points: np.ndarray,
+        units: Units,
         n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         centers, part = [], share / self._count
-        parts = zip(self.geometry.factors, self.rules, self.geometry.split(points), strict=True)
-        for k, (factor, rule, own) in enumerate(parts):
+        own = self.geometry.split(units.arrays[0])
+        parts = zip(self.geometry.factors, self.rules, own, strict=True)
+        for k, (factor, rule, points) in enumerate(parts):
             if rule is None:
                 centers.append(factor.base_point)
             else:
                 named = functools.partial(streams, k)
-                centers.append(rule.release(own, n, budget, part, named).center)
+                one = Units((points,), units.groups)
+                centers.append(rule.release(one, n, budget, part, named).center)
         return Start(self.geometry.join(*centers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,6 @@ from skriemdp.mean.releases import (
     MeanNoise,
     bias_bounds,
     plan_tangent_mean,
-    records_of,
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
@@ -25,6 +25,7 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.location_scale.points import PointRecords
+    from skriemdp.mechanisms.units import Units
 
 
 __all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
@@ -174,46 +175,37 @@ class AdaptiveMean:
         dim = self.ball.geometry.dim
         return math.sqrt(looks + dim / self.plan.noise.spread(dim) ** 2)
 
-    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean, and the noise per coordinate of what was averaged."""
         geometry, ball = self.ball.geometry, self.ball
-        records = records_of(problem, self.n)
         point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
         center, radius, center_noise = ball.center, math.inf, 0.0
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
-            seen, bound = records.logarithms(center), _bound(problem, center, radius, _NARROW_LOOK)
-            noise, rng = MeanNoise(each.mean_mu, None), streams("rough mean", look)
-            found, scale = noise.release(*seen, bound, geometry.dim, self.n, rng)
+            seen = _seen(records, ball, center, radius, _NARROW_LOOK)
+            rng = streams("rough mean", look)
+            found, scale = MeanNoise(each.mean_mu, None).release(*seen, geometry.dim, self.n, rng)
             if look == 0:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
             (distances,) = records.distances(center)
             radius = radii.release(distances, center_noise, streams("radius", look))
-        found, scale, base = self._last(problem, records, center, radius, streams("mean"))
+        found, scale, base = self._last(records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
 
     def _last(
-        self,
-        problem: FrechetProblem,
-        records: PointRecords,
-        center: np.ndarray,
-        radius: float,
-        rng: np.random.Generator,
+        self, records: PointRecords, center: np.ndarray, radius: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, float, np.ndarray]:
         """The mean's noisy coordinates, their noise, and where they are coordinates."""
-        geometry, ball, inside = self.ball.geometry, self.ball, problem
+        geometry, ball = self.ball.geometry, self.ball
         if radius < _NARROW * ball.radius:
             ball = GeodesicBall(geometry, center, radius)
         mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
-            seen, bound = records.logarithms(center), _bound(problem, center, radius, _NARROW)
-            return *self.plan.noise.release(*seen, bound, geometry.dim, self.n, rng), center
-        if ball is not self.ball:
-            known = records.seen_from(center)
-            inside, _ = FrechetProblem.from_records(ball, problem.points, *known)
-        return mean.noisy(inside, rng), mean.noise_scale, ball.center
+            seen = _seen(records, self.ball, center, radius, _NARROW)
+            return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center
+        return mean.noisy(records.inside(ball)[0], rng), mean.noise_scale, ball.center
 
     def _vote(
         self, base: np.ndarray, point: np.ndarray, error: float, found: np.ndarray, scale: float
@@ -238,20 +230,24 @@ class AdaptiveMean:
         return np.asarray(geometry.exp_coordinates(ball.center, factor * seen)), factor * error
 
 
-def _bound(problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float) -> Ball:
-    """A ball that logarithms at `center` are moved into.
+def _seen(
+    records: PointRecords, ball: GeodesicBall, center: np.ndarray, radius: float, narrow: float
+) -> tuple[Units, Callable[..., np.ndarray], Ball]:
+    """Logarithms at `center`, and a ball that they are moved into.
 
-    Of `radius` if that is narrow, else one that holds those of the public ball.
+    Of `radius` if that is narrow, else one that holds those of the public `ball`.
     """
-    ball = problem.ball
     if radius < narrow * ball.radius:
-        return Ball(radius)
-    if np.array_equal(center, ball.center):
-        return Ball(ball.radius)
-    away = problem.gradient_ball(center)  # of minus logarithms
-    bound = Ball(away.radius, None if away.center is None else -away.center)
-    # Positive curvature, or none that is known, lets logarithms off the centre be long.
-    return Ball(min(radius, ball.radius)) if bound.radius > _STRETCHED * ball.radius else bound
+        bound = Ball(radius)
+    elif np.array_equal(center, ball.center):
+        bound = Ball(ball.radius)
+    else:
+        away = FrechetProblem(ball, records.points[:0]).gradient_ball(center)  # of minus logarithms
+        bound = Ball(away.radius, None if away.center is None else -away.center)
+        if bound.radius > _STRETCHED * ball.radius:
+            # Positive curvature, or none that is known, lets logarithms off the centre be long.
+            bound = Ball(min(radius, ball.radius))
+    return *records.logarithms(center), bound
 
 
 def _usual_bias(ball: GeodesicBall) -> float:

@@ -12,7 +12,6 @@ import numpy as np
 from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp.descent.groups import local_means
 from skriemdp.geometry import Geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import PointRecords
@@ -59,7 +58,7 @@ class PeopleOfClasses(PointRecords):
 
     How far a person is from a centre is the root mean square, over the classes shown, of the
     lengths of what is summed later: means of own rows of a class, as seen from there
-    (docs/theory/groups.md).  Steps average people's own Fréchet means.
+    (docs/theory/groups.md).  Steps average the logarithms of all own rows.
 
     Parameters
     ----------
@@ -70,12 +69,12 @@ class PeopleOfClasses(PointRecords):
     """
 
     def __init__(self, geometry: Geometry, points: np.ndarray, labels: np.ndarray, groups: Groups):
-        super().__init__(geometry, local_means(geometry, points, groups))
-        self._own, self._groups = (points, labels), groups
+        super().__init__(geometry, points, groups=groups)
+        self._labels = labels
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        points, labels = self._own
-        units = Units((logarithms(self.geometry, center, points), labels), self._groups)
+        seen = logarithms(self.geometry, center, self.points)
+        units = Units((seen, self._labels), self.groups)
         with np.errstate(all="ignore"):  # a warning would speak of records
             yield np.concatenate(
                 [

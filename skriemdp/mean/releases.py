@@ -11,7 +11,6 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
@@ -19,7 +18,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.inference.covariances import coordinate_jacobian
-from skriemdp.location_scale.points import PointRecords, logarithms_at
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
 from skriemdp.location_scale.start_releases import StartRule
 from skriemdp.mean.uncertainty import NoiseLaw
@@ -65,8 +64,8 @@ __all__ = [
     "found_ball",
     "iterate_mean",
     "plan_tangent_mean",
+    "projected_records",
     "pure_law",
-    "records_of",
     "sphere_hessian",
 ]
 
@@ -89,7 +88,7 @@ _MOST = 2.0**36
 _LEAST_HESSIAN = 0.2
 
 
-def records_of(problem: FrechetProblem, n: int) -> PointRecords:
+def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
     """The projected points of a problem, planned to be n, with what is known of them."""
     records = PointRecords(problem.geometry, problem.points, n)
     if problem.center_rows is not None:
@@ -326,7 +325,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.units, self.n, GaussianBudget(self.mu), 1.0, streams)
         return np.asarray(found.center)
 
 
@@ -383,7 +382,10 @@ class TangentMean:
         """The released coordinates at the centre."""
         geometry, center = self.ball.geometry, self.ball.center
         if self.schedule is None or self.mechanism is None:
-            seen, bound = records_of(problem, self.n).logarithms(center), Ball(self.ball.radius)
+            seen, bound = (
+                projected_records(problem, self.n).logarithms(center),
+                Ball(self.ball.radius),
+            )
             return self.noise.release(*seen, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
@@ -504,13 +506,14 @@ class LogSums:
 
     def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
         """The exact integers of both."""
-        (points,), ball = arrays, self.mean.ball
-        if groups is not None:
-            points = local_means(ball.geometry, points, groups)
-        problem, outside = FrechetProblem.from_records(ball, points)
-        give = logarithms_at(ball.geometry, ball.center)
-        total = integer_total(Units((problem.points,)), give, self._held, self.parts[1].steps)
-        return [self.count.exact(outside), total]
+        ball = self.mean.ball
+        records = PointRecords(ball.geometry, arrays[0], groups=groups)
+        outside = records.outside(ball.center, ball.radius)
+        seen = records.logarithms(ball.center)
+        return [
+            self.count.exact(outside),
+            integer_total(*seen, self._held, self.parts[1].steps),
+        ]
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
         """Number and sum, of noisy integers."""

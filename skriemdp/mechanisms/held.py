@@ -339,18 +339,20 @@ def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
 
 
 def projectors(size: int, rank: int) -> VectorSet:
-    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, size, rank)``.
+    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, rank, size)``.
 
+    Its rows are the columns of F; of people they are those of all own F, in factors.
     The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``;
     :func:`unpacked` gives the matrix.
     """
     check_count(size=size, rank=rank)
 
     def products(frames: np.ndarray) -> np.ndarray:
-        return frames @ np.swapaxes(frames, -1, -2)
+        factors = short_factors(frames.reshape(len(frames), -1, size))
+        return np.swapaxes(factors, -1, -2) @ factors
 
     norm = math.sqrt(rank)
-    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "mean")
+    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "factors")
 
 
 def variances(radius: float, size: int) -> VectorSet:

@@ -17,7 +17,6 @@ from skriemdp.core.manifold_input import (
     check_descent_radius,
     public_array,
     public_point,
-    warn_large_delta,
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
@@ -95,7 +94,6 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         )
     unit = math.sqrt(-geometry.curvature)
     _check_parameters(estimator, unit)
-    warn_large_delta(estimator.delta, n)
     mu = gaussian_mu(estimator.epsilon, estimator.delta)
     features, work = _feature_map(estimator, n, d, geometry.dim)
     scaling = FeatureScaling(

@@ -27,13 +27,12 @@ from skriemdp._validation import check_fraction, check_option, check_positive, c
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
-from skriemdp.core.manifold_input import point_shape
+from skriemdp.core.manifold_input import geometry_of
 from skriemdp.core.parameters import check_parameters, warn_large_epsilon
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
-from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.statements import noise_of
@@ -400,7 +399,7 @@ class PrivateGridSearchCV(AsksForRows):
             # Validation records raise now or never.
             validated_step(model, step, whole)
             data = validated_step(model, step, train)
-            plan = step._plan(data.facts, step._terms(accountant))
+            plan = step._planned(data.facts, step._terms(accountant))
             units.add(plan.unit)
             words.append(plan.arithmetic)
             plan.work.check()
@@ -442,7 +441,7 @@ class PrivateGridSearchCV(AsksForRows):
             geometry, x_shape = None, given
             if hasattr(step, "manifold"):
                 like = np.empty((0, *given))
-                geometry = as_geometry(step.manifold, point_shape=point_shape(like, step.manifold))
+                geometry = geometry_of(like, step.manifold)
                 if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")

@@ -417,9 +417,9 @@ def _with(**fields):
 
 
 def _projectors_as_long(frames, unit):
-    places = np.tril_indices(frames.shape[1])
+    places = np.tril_indices(frames.shape[2])
     root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
-    return (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root / unit
+    return (np.swapaxes(frames, -1, -2) @ frames)[:, places[0], places[1]] * root / unit
 
 
 def _twice_as_far(hold):
@@ -853,7 +853,7 @@ CHANGES = (
 LEAKS = (
     Change(
         "location_scale.start_releases:_Ambient.release",
-        _with(length=lambda start, a: float(np.linalg.norm(a.points.mean(axis=0)))),
+        _with(length=lambda start, a: float(np.linalg.norm(a.units.arrays[0].mean(axis=0)))),
         "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,
