@@ -19,7 +19,6 @@ from skriemdp.location_scale.search import (
     LocationScaleSearch,
     Radii,
     Shares,
-    Start,
     search_shares,
 )
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -320,9 +319,15 @@ class RowRecords:
     def __init__(self, rows: Rows | GroupedRows) -> None:
         self.rows, self.n, self.dim = rows, rows.n, rows.d
 
-    def start(self, budget: GaussianBudget, share: float, streams: object) -> Start:
-        """The origin, which costs nothing."""
-        return Start(np.zeros(self.dim))
+    @property
+    def units(self) -> Units:
+        """The rows, or means of people's own rows."""
+        return Units((self.rows.points.chunks,))
+
+    @property
+    def origin(self) -> np.ndarray:
+        """Where a search begins."""
+        return np.zeros(self.dim)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Norms of the rows less `center`, tile by tile; infinite where a square overflows."""
@@ -330,12 +335,12 @@ class RowRecords:
             yield np.sqrt(squares)
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
-        """The rows, or means of people's own rows, and what takes `center` from them."""
+        """The units, and what takes `center` from them."""
 
         def give(rows: Any) -> np.ndarray:
             return np.asarray(rows.toarray() if issparse(rows) else rows) - center
 
-        return Units((self.rows.points.chunks,)), give
+        return self.units, give
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """``center + vector``, where floats hold it."""

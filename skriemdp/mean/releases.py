@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,12 +17,10 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords, logarithms_at
 from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
-from skriemdp.location_scale.start_releases import StartRule
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
@@ -48,6 +47,7 @@ from skriemdp.privacy.sensitivity import (
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.start_releases import StartRule
     from skriemdp.privacy.event import Event
 
 
@@ -287,7 +287,6 @@ class StartAlone:
 
     geometry: Geometry
     rule: StartRule
-    n: int
     mu: float
 
     @classmethod
@@ -301,9 +300,9 @@ class StartAlone:
         n = search.n if n is None else n
         known = search.center is not None or search.radius is not None
         enough = n * search.mu >= LEAST_MATRICES
-        if known or enough or search.rule is None or not isinstance(geometry, SPDGeometry):
+        if known or enough or search.rule is None or not is_one_of(geometry, "SPDGeometry"):
             return None
-        return cls(geometry, search.rule, n, search.mu)
+        return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
     def planned(self) -> GaussianBudget:
         """All of the budget, taken for the one release."""
@@ -313,7 +312,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.units, GaussianBudget(self.mu), streams)
         return np.asarray(found.center)
 
 
