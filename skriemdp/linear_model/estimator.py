@@ -35,6 +35,7 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -414,10 +415,10 @@ default="auto"
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
-        place = settings.bounds.release(X, budget, streams, groups)
+        place = settings.bounds.release(Units((X,), groups), budget, streams)
         offsets = place.offsets(X)
         self.clipped_fraction_ = clipped_fraction(
-            rows_beyond(offsets, place.norm, groups),
+            rows_beyond(Units((offsets,), groups), place.norm),
             data.facts["n"],
             1.0 - place.level,
             f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "

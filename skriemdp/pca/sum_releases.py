@@ -12,6 +12,7 @@ from skriemdp._groups import Groups
 from skriemdp.location_scale.rows import records_of
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import MOMENT, Subspace, from_matrix, noisy_matrix
 from skriemdp.pca.search_releases import Bounds, Budget, Streams, count_share
 
@@ -69,7 +70,7 @@ class CovarianceSums:
 
         A row's matrix is ``z z'``, a person's the mean of those of own rows.
         """
-        rows = records_of(arrays[0], groups, by_trace=False)
+        rows = records_of(Units(arrays, groups), by_trace=False)
         found = Bounds(rows, self.center, self.row_norm, self.center)
         noisy = self.count.release(found.beyond, streams("clipped fraction"))
         moment, _ = noisy_matrix(found, self.mu, streams("second moment"))

@@ -20,6 +20,7 @@ from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
@@ -290,25 +291,26 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
         points = self._label_points(labels, geometry)
-        budget = GaussianBudget(settings.mu)
-        features = settings.scaling.release(X, settings.features, budget, streams, groups)
-        self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams, groups)
+        budget, rows = GaussianBudget(settings.mu), Units((X,), groups)
+        features = settings.scaling.release(rows, budget, streams)
+        self.clipped_fraction_ = settings.scaling.clipped(rows, features, budget, streams)
         self.feature_center_, self.feature_scale_ = features.center, features.scale
         base = settings.public_base
         if settings.base is not None:
             budget.take(BASE_SHARE, BASE)
-            base = settings.base.release(points, streams("base point"), groups)
+            base = settings.base.release(Units((points,), groups), streams("base point"))
         mu = budget.rest(MODEL) / math.sqrt(settings.copies)
         model = dataclasses.replace(settings.model, mu=mu)
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
         if self.mechanism == "per-query":
             weights = self._weights(X, features, model.mu, groups)
-            self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
+            model = dataclasses.replace(model, start=base)
+            self._server = QueryServer(model, weights, points, self.n_queries, streams)
         else:
             coordinates = np.asarray(space.log_coordinates(base, points))
-            seen, rng = features(X), streams("model")
-            weights, evidence = model.release(seen, coordinates, rng, groups)
+            units = Units((features(X), coordinates), groups)
+            weights, evidence = model.release(units, streams("model"))
             self.coef_ = weights / unit
             if evidence < Evidence.HIDDEN:
                 warn_user(
@@ -363,7 +365,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
                 "public base_point."
             )
         points = functools.partial(self._label_points, geometry=facts["geometry"])
-        known = settings.features, points, settings.public_base
+        known = settings.scaling.features, points, settings.public_base
         sums = MomentSums.planned(settings.model, GaussianBudget(settings.mu), *known)
         return dataclasses.replace(plan, settings=sums)
 

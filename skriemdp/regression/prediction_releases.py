@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -94,6 +95,10 @@ class WeightedMean:
         Norm to which each label's logarithm is clipped, at most twice the ball's radius.
     density_private : bool
         Whether ``sum_i a_i`` is private (weights in [0, 1] of records) or public.
+    start : ndarray of shape ``shape``, optional
+        Public or already released.
+    largest : float, default=1.0
+        Public bound of all ``|a_i|``.
 
     Notes
     -----
@@ -111,6 +116,8 @@ class WeightedMean:
     n_steps: int
     clip_norm: float
     density_private: bool
+    start: Any = None
+    largest: float = 1.0
 
     @property
     def step_mu(self) -> float:
@@ -127,38 +134,25 @@ class WeightedMean:
         """Noise on a gradient per unit of the largest weight."""
         return self.clip_norm * self.held.sigma(self.held.check(self.step_mu))
 
-    def release(
-        self,
-        start: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray,
-        largest: float,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
-    ) -> np.ndarray:
-        """A private point near the weighted mean of `labels`.
+    def release(self, units: Units, rng: np.random.Generator) -> np.ndarray:
+        """A private point near the weighted mean of labels.
 
         Parameters
         ----------
-        start : ndarray of shape ``shape``
-            Public or already released.
-        labels : ndarray of shape (n, *shape)
-        weights : ndarray of shape (n,)
-        largest : float
-            Public bound of ``|weights|``.
+        units : Units
+            Labels ``(n, *shape)`` and their weights ``(n,)``; what a person gives is the mean over
+            own rows.
         rng : numpy.random.Generator
-        groups : Groups, optional
-            Who owns each row: then a record is the mean over a person's rows.
         """
-        geometry, point, held, mu = self.ball.geometry, start, self.held, self.step_mu
-        units, dim = Units((labels, weights / largest), groups), geometry.dim
+        geometry, point, held, mu = self.ball.geometry, self.start, self.held, self.step_mu
+        dim, largest = geometry.dim, self.largest
         expect_integers(rng, self.n_steps * (dim + 1))
         sigma = self.sigma * largest
         if self.density_private:
             # The same sum is asked in every step; the average of the answers costs as much.
             noisy = private_sum(
                 units,
-                lambda rows, a: (np.zeros((len(a), dim)), a),
+                lambda rows, a: (np.zeros((len(a), dim)), a / largest),
                 held,
                 mu,
                 rng,
@@ -167,11 +161,12 @@ class WeightedMean:
             )
             size = largest * float(noisy.value[0]) / WEIGHT_UNIT
         else:
-            size = float(np.sum(np.abs(weights)))
+            size = float(np.sum(np.abs(units.arrays[1])))
         size = max(size, sigma / self.clip_norm / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
 
             def give(rows: np.ndarray, a: np.ndarray, at: np.ndarray = point) -> tuple:
+                a = a / largest
                 return a[:, None] * np.asarray(geometry.log_coordinates(at, rows)), a
 
             noisy = private_sum(units, give, held, mu, rng, part=slice(dim))
@@ -195,7 +190,6 @@ class QueryServer:
     release : WeightedMean
     weights : KernelRidgeWeights or KernelWeights
     labels : ndarray of shape (n, *shape)
-    start : ndarray of shape ``shape``
     n_queries : int
     streams : NoiseStreams
     """
@@ -205,12 +199,10 @@ class QueryServer:
         release: WeightedMean,
         weights: KernelWeights | KernelRidgeWeights,
         labels: np.ndarray,
-        start: np.ndarray,
         n_queries: int,
         streams: NoiseStreams,
     ):
         self.release, self.n_queries = release, n_queries
-        self._start = start
         self._answers: dict[Any, Any] = {}
         streams = streams.repeatable("queries")
         self._private = (weights, labels, streams, threading.Lock(), os.getpid())
@@ -245,9 +237,8 @@ class QueryServer:
                 values, largest = weights(row)
                 # The stream is named by the query, so seeded answers do not depend on the order.
                 rng = streams("query", key)
-                self._answers[key] = self.release.release(
-                    self._start, labels, values, largest, rng, weights.groups
-                )
+                asked = dataclasses.replace(self.release, largest=largest)
+                self._answers[key] = asked.release(Units((labels, values), weights.groups), rng)
             return np.stack([self._answers[key] for key in keys])
 
     def __getstate__(self) -> dict[str, Any]:

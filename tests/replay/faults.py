@@ -881,7 +881,7 @@ LEAKS = (
     ),
     Change(
         "location_scale.columns:ColumnSearch.release",
-        _with(limit=lambda found, a: np.abs(np.asarray(a.X) - found.center).max(axis=0)),
+        _with(limit=lambda found, a: np.abs(a.records.arrays[0] - found.center).max(axis=0)),
         "columns reach as far as their farthest numbers",
         "adagrad columns",
         strangers=True,
