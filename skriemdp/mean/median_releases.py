@@ -12,6 +12,7 @@ from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
+from skriemdp.descent.groups import local_means
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
@@ -161,14 +162,17 @@ class GeometricMedian:
         return 8.0 * (3.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
     def release(
-        self, records: PointRecords, rows: np.ndarray, groups: Groups | None, streams: NoiseStreams
+        self, records: Units, streams: NoiseStreams
     ) -> tuple[np.ndarray, float, MedianInference]:
         """The centre and the scale that were found, and what the last step released.
 
-        `rows` are all points, and `records` one of each person, for the search.
+        The search sees one point of each person.
         """
         geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu)
-        found = self.search.release(records, budget, streams)
+        (rows,), groups = records.arrays, records.groups
+        one = rows if groups is None else local_means(geometry, rows, groups)
+        points = PointRecords(geometry, one)
+        found = self.search.release(points, budget, streams)
         warn_direction(found)
         point, scale, known, smooth = found.center, found.radius, None, 0.0
         bends: tuple[np.ndarray, float] = (np.empty(0), 0.0)
@@ -185,7 +189,7 @@ class GeometricMedian:
                 bends = self._bends(units, smooth, bends_mu, streams("second derivatives", k))
             directions = self._directions(seen, groups, smooth, mu, streams("directions", k))
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
-            moved = self._inside(found.center, records.move(point, known.step))
+            moved = self._inside(found.center, points.move(point, known.step))
             if not np.array_equal(moved, known.moved):
                 known = dataclasses.replace(known, kept=moved)
         assert known is not None  # there is a step

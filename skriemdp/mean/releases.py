@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
@@ -489,11 +488,11 @@ class LogSums:
         assert mu is not None  # as planned
         return self.count.part("clipped fraction"), part_of("tangent mean", self._held, mu)
 
-    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+    def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of both."""
-        (points,), ball = arrays, self.mean.ball
-        if groups is not None:
-            points = local_means(ball.geometry, points, groups)
+        (points,), ball = records.arrays, self.mean.ball
+        if records.groups is not None:
+            points = local_means(ball.geometry, points, records.groups)
         problem, outside = FrechetProblem.from_records(ball, points)
         give = logarithms_at(ball.geometry, ball.center)
         total = integer_total(Units((problem.points,)), give, self._held, self.parts[1].steps)
@@ -504,11 +503,9 @@ class LogSums:
         vectors = self._held.value(noisy[1:], self.parts[1].steps)
         return np.concatenate([self.count.value(noisy[:1]), vectors])
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball and sum of the logarithms, with noise; one vector."""
-        return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
+        return self.decoded(noised(self.parts, self.exact(records), streams))
 
 
 def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:

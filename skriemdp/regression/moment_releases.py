@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.location_scale.row_releases import COUNT_SHARE
@@ -148,11 +147,9 @@ class MomentSums:
         features, dim = self.model.shape
         return 1 + features * (features + dim)
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
-        X, labels = arrays
+        (X, labels), groups = records.arrays, records.groups
         beyond = self.features.beyond(Units((X,), groups))
         outside = self.count.release(beyond, streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])

@@ -937,7 +937,7 @@ def _lengths(vectors):
 
 def _right(given):
     """How many records each way of a vote labels right."""
-    points, labels = given.arrays
+    points, labels = given.records.arrays
     return np.array([(given.rule.places(points, w) == labels).sum() for w in given.self.ways])
 
 
