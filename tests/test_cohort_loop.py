@@ -222,7 +222,7 @@ def test_a_client_that_nobody_can_add_to_costs_no_attempt(tmp_path, change, word
         for name, data in Relay(agents).relay(messages):
             if name == "west" and (entry := answered(data)) is not None:
                 entry = entry._replace(**change)
-                message = entry.message(asked.release(COHORT, agreement))
+                message = entry.message(asked.digest(COHORT, agreement))
                 entry = entry._replace(signature=IDENTITIES["west"].sign(message))
                 data = masks.packed(b"attendance", entry.pack())
             yield name, data

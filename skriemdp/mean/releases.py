@@ -148,7 +148,7 @@ class MeanNoise:
             assert self.mu is not None
             held.ball(Ball(1.0), dim).check(self.mu)
 
-    def release(
+    def noisy_mean(
         self,
         units: Units,
         give: Callable[..., np.ndarray],
@@ -157,7 +157,7 @@ class MeanNoise:
         n: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
-        """Noisy mean of what n records give, and its noise per coordinate."""
+        """That of what n records give, and its noise per coordinate."""
         vectors = held.ball(bound, dim)
         if self.law is None:
             assert self.mu is not None
@@ -255,7 +255,7 @@ class LogStep:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        move, scale = self.noise.release(
+        move, scale = self.noise.noisy_mean(
             *records.logarithms(self.center),
             Ball(self.radius),
             self.geometry.dim,
@@ -370,7 +370,7 @@ class TangentMean:
         if self.schedule is None or self.mechanism is None:
             give, bound = logarithms_at(geometry, center), Ball(self.ball.radius)
             units = Units((problem.points,))
-            return self.noise.release(units, give, bound, geometry.dim, self.n, rng)[0]
+            return self.noise.noisy_mean(units, give, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 

@@ -27,6 +27,7 @@ from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
@@ -352,6 +353,7 @@ def takes(**changes):
         def faulty(*arguments, **settings):
             bound = _arguments(original, arguments, settings)
             given = types.SimpleNamespace(**bound.arguments)
+            assert changes.keys() <= bound.signature.parameters.keys()
             bound.arguments.update({name: make(given) for name, make in changes.items()})
             return original(*bound.args, **bound.kwargs)
 
@@ -563,7 +565,7 @@ CHANGES = (
     ),
     Change(
         "mean.class_releases:Vote.release",
-        takes(groups=lambda a: None),
+        takes(records=lambda a: Units(a.records.arrays)),
         "rows answer, not people",
         "class means vote people",
     ),
