@@ -36,10 +36,9 @@ from skriemdp.federated.shares import BY_AGGREGATOR, BY_CLIENTS, Shares
 from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.current import chosen_accountant
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.sum import noised
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def share(epsilon: float, delta: float, times: int) -> float:
     if times == 1:
         return epsilon
     mu = gaussian_mu(epsilon, delta) / math.sqrt(times)
-    part = float(GaussianBudget(mu).event.epsilon(delta))
+    part = gaussian_epsilon(mu, delta)
     step = 1e-12
     while part > 0.0 and gaussian_mu(part, delta) > mu:
         part, step = part * (1.0 - step), 2.0 * step
