@@ -10,7 +10,6 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
 from skriemdp.descent.groups import local_means
 from skriemdp.geometry.ball import GeodesicBall
@@ -182,12 +181,12 @@ class GeometricMedian:
                 scale = _HARMONIC * known.distance if step.bends else scale
             bends_mu, mu = self._take(budget, step)
             seen = logarithms(geometry, point, rows)
+            units = Units((seen,), groups)
             if step.bends:
                 sharp = _SMOOTH if k < self.rough else min(_SMOOTH, _SHARP / (n * bends_mu))
                 smooth = sharp * scale
-                units = Units((seen,), groups)
                 bends = self._bends(units, smooth, bends_mu, streams("second derivatives", k))
-            directions = self._directions(seen, groups, smooth, mu, streams("directions", k))
+            directions = self._directions(units, smooth, mu, streams("directions", k))
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
             moved = self._inside(found.center, points.move(point, known.step))
             if not np.array_equal(moved, known.moved):
@@ -217,14 +216,10 @@ class GeometricMedian:
         return noisy.value / self.n, noisy.sigma / self.n
 
     def _directions(
-        self,
-        rows: np.ndarray,
-        groups: Groups | None,
-        smooth: float,
-        mu: float,
-        rng: np.random.Generator,
+        self, units: Units, smooth: float, mu: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, float]:
         """The mean of ``(w, 1)(w, 1)'`` and its noise; of people, w is the mean of own ones."""
+        (rows,), groups = units.arrays, units.groups
         vectors = lifted(rows, smooth, smooth)
         if groups is not None:
             vectors = groups.means(vectors[groups.order])

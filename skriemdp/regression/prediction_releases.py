@@ -19,7 +19,6 @@ from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
-    from skriemdp._groups import Groups
     from skriemdp._random import NoiseStreams
 
 
@@ -49,8 +48,6 @@ class KernelRidgeWeights:
     Every weight depends on every feature, so only labels can be protected.
     """
 
-    groups = None
-
     def __init__(self, X: np.ndarray, length_scale: float, ridge: float):
         self._X, self._length_scale = X, length_scale
         kernel = gaussian_kernel(X, X, length_scale)
@@ -67,8 +64,8 @@ class KernelRidgeWeights:
 class KernelWeights:
     """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected."""
 
-    def __init__(self, X: np.ndarray, length_scale: float, groups: Groups | None = None):
-        self._X, self._length_scale, self.groups = X, length_scale, groups
+    def __init__(self, X: np.ndarray, length_scale: float):
+        self._X, self._length_scale = X, length_scale
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
@@ -189,7 +186,8 @@ class QueryServer:
     ----------
     release : WeightedMean
     weights : KernelRidgeWeights or KernelWeights
-    labels : ndarray of shape (n, *shape)
+    labels : Units
+        Of shape ``(n, *shape)``, and whose they are.
     n_queries : int
     streams : NoiseStreams
     """
@@ -198,7 +196,7 @@ class QueryServer:
         self,
         release: WeightedMean,
         weights: KernelWeights | KernelRidgeWeights,
-        labels: np.ndarray,
+        labels: Units,
         n_queries: int,
         streams: NoiseStreams,
     ):
@@ -238,7 +236,8 @@ class QueryServer:
                 # The stream is named by the query, so seeded answers do not depend on the order.
                 rng = streams("query", key)
                 asked = dataclasses.replace(self.release, largest=largest)
-                self._answers[key] = asked.release(Units((labels, values), weights.groups), rng)
+                units = Units((*labels.arrays, values), labels.groups)
+                self._answers[key] = asked.release(units, rng)
             return np.stack([self._answers[key] for key in keys])
 
     def __getstate__(self) -> dict[str, Any]:
