@@ -10,8 +10,8 @@ from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.inference import MedianInference
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.median_releases import plan_median
-from skriemdp.mechanisms.units import Units
 
 # What the others lie on, how far out, and the spread of those at the base point.
 SPACES = [
@@ -86,11 +86,11 @@ def test_second_derivatives_are_those_of_the_mean_distance(geometry, within):
 def test_a_person_counts_as_much_as_a_record():
     geometry = Hyperboloid(2)
     X = contaminated(geometry, 0.5, 6.0, 0.1, n=200)
-    plan = plan_median(geometry, 200, 0.5, None, "private")
-    alone = plan.release(Units((X,)), NoiseStreams(0, b"x"))[-1]
+    plan, people = plan_median(geometry, 200, 0.5, None, "private"), PointRecords(geometry, X)
+    alone = plan.release(people, X, None, NoiseStreams(0, b"x"))[-1]
     thrice = np.repeat(X, 3, axis=0)
     groups = Groups.from_ids(np.repeat(np.arange(200), 3))
-    owned = plan.release(Units((thrice,), groups), NoiseStreams(0, b"x"))[-1]
+    owned = plan.release(people, thrice, groups, NoiseStreams(0, b"x"))[-1]
     # Factors of people have a coarser lattice.
     np.testing.assert_allclose(owned.directions, alone.directions, atol=0.02)
     np.testing.assert_allclose(owned.mean, alone.mean, atol=0.1)

@@ -208,8 +208,8 @@ class _Shape(StartRule):
         self._planes.check(mu)
 
     def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
-        (points,) = records.arrays
-        found = self._planes.release(Units((self.geometry.planes(points),)), budget, streams)
+        planes = dataclasses.replace(records, arrays=(self.geometry.planes(records.arrays[0]),))
+        found = self._planes.release(planes, budget, streams)
         return dataclasses.replace(found, center=self.geometry.nearest(found.center))
 
 
@@ -258,12 +258,13 @@ class _Factors(StartRule):
                 rule.check(mu)
 
     def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
-        centers, (points,) = [], records.arrays
-        parts = zip(self.geometry.factors, self._parts, self.geometry.split(points), strict=True)
+        centers, split = [], self.geometry.split(records.arrays[0])
+        parts = zip(self.geometry.factors, self._parts, split, strict=True)
         for k, (factor, rule, own) in enumerate(parts):
             if rule is None:
                 centers.append(factor.base_point)
             else:
                 named: Any = functools.partial(streams, k)
-                centers.append(rule.release(Units((own,)), budget, named).center)
+                points = dataclasses.replace(records, arrays=(own,))
+                centers.append(rule.release(points, budget, named).center)
         return Start(self.geometry.join(*centers))

@@ -729,11 +729,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
-        if isinstance(fit, GeometricMedian):
-            return self._learn_median(*fit.release(data.units, streams))
         points = rows if data.groups is None else local_means(geometry, rows, data.groups)
         records = PointRecords(geometry, points, facts["n"], facts.get("noise of n", 0.0))
-        if isinstance(fit, StartAlone):
+        if isinstance(fit, GeometricMedian):
+            self._learn_median(*fit.release(records, rows, data.groups, streams))
+        elif isinstance(fit, StartAlone):
             self.mean_ = self.center_ = fit.release(records, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0

@@ -10,8 +10,8 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
+from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
-from skriemdp.descent.groups import local_means
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
@@ -161,17 +161,14 @@ class GeometricMedian:
         return 8.0 * (3.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
     def release(
-        self, records: Units, streams: NoiseStreams
+        self, records: PointRecords, rows: np.ndarray, groups: Groups | None, streams: NoiseStreams
     ) -> tuple[np.ndarray, float, MedianInference]:
         """The centre and the scale that were found, and what the last step released.
 
-        The search sees one point of each person.
+        `rows` are all points, and `records` one of each person, for the search.
         """
         geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu)
-        (rows,), groups = records.arrays, records.groups
-        one = rows if groups is None else local_means(geometry, rows, groups)
-        points = PointRecords(geometry, one)
-        found = self.search.release(points, budget, streams)
+        found = self.search.release(records, budget, streams)
         warn_direction(found)
         point, scale, known, smooth = found.center, found.radius, None, 0.0
         bends: tuple[np.ndarray, float] = (np.empty(0), 0.0)
@@ -181,14 +178,14 @@ class GeometricMedian:
                 scale = _HARMONIC * known.distance if step.bends else scale
             bends_mu, mu = self._take(budget, step)
             seen = logarithms(geometry, point, rows)
-            units = Units((seen,), groups)
             if step.bends:
                 sharp = _SMOOTH if k < self.rough else min(_SMOOTH, _SHARP / (n * bends_mu))
                 smooth = sharp * scale
+                units = Units((seen,), groups)
                 bends = self._bends(units, smooth, bends_mu, streams("second derivatives", k))
-            directions = self._directions(units, smooth, mu, streams("directions", k))
+            directions = self._directions(seen, groups, smooth, mu, streams("directions", k))
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
-            moved = self._inside(found.center, points.move(point, known.step))
+            moved = self._inside(found.center, records.move(point, known.step))
             if not np.array_equal(moved, known.moved):
                 known = dataclasses.replace(known, kept=moved)
         assert known is not None  # there is a step
@@ -216,10 +213,14 @@ class GeometricMedian:
         return noisy.value / self.n, noisy.sigma / self.n
 
     def _directions(
-        self, units: Units, smooth: float, mu: float, rng: np.random.Generator
+        self,
+        rows: np.ndarray,
+        groups: Groups | None,
+        smooth: float,
+        mu: float,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
         """The mean of ``(w, 1)(w, 1)'`` and its noise; of people, w is the mean of own ones."""
-        (rows,), groups = units.arrays, units.groups
         vectors = lifted(rows, smooth, smooth)
         if groups is not None:
             vectors = groups.means(vectors[groups.order])
