@@ -616,7 +616,7 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
             return np.concatenate(list(units.tiles(give, 64, "mean")))
 
         phi = features(table)
-        seen = model.units(phi, labels, groups).tiles(model.gives(coef), 1, "mean")
+        seen = model.prepared(Units((phi, labels), groups)).tiles(model.gives(coef), 1, "mean")
         order = np.argsort(np.concatenate([c for c, _, _ in groups.blocks(4096)]))
         kernel = KernelWeights(table, 1.0)(query)[0]
         lifted = Units((phi, labels), groups).tiles(lifts.lift, 18, "factors")

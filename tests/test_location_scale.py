@@ -317,13 +317,13 @@ def test_rotations_start_from_the_nearest_rotation():
     middle *= np.sign(np.linalg.det(middle))
     steps = 0.1 * rng.normal(size=(60, 3))
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
-    rule = start_rule(geometry)
-    assert rule.share(10.0) == 0.25 and rule.share(1e4) == 0.03
-    start = rule.release(Units((points,)), len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    rule = start_rule(geometry, len(points), 10.0 / len(points))
+    assert rule.share == 0.25 and start_rule(geometry, len(points), 1e3).share == 0.03
+    start = rule.release(Units((points,)), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = rule.release(Units((-points,)), len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(Units((-points,)), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
@@ -372,9 +372,8 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     shares = 1.0 / np.repeat(people.sizes, people.sizes)
     for groups, weights in ((None, np.ones(40)), (people, shares)):
         n = len(points) if groups is None else groups.count
-        start = start_rule(geometry).release(
-            Units((points,), groups), n, GaussianBudget(500.0), 1.0, NoiseStreams(0)
-        )
+        rule = dataclasses.replace(start_rule(geometry, n, 500.0), share=1.0)
+        start = rule.release(Units((points,), groups), GaussianBudget(500.0), NoiseStreams(0))
         mean = np.average(points @ points.transpose(0, 2, 1), axis=0, weights=weights)
         leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
         assert float(geometry.dist(start.center, leading)) < 0.01
@@ -387,7 +386,7 @@ MU = 2.0
 
 
 def start_scores(geometry, points, direction, trials=500):
-    rule = start_rule(geometry)
+    rule = dataclasses.replace(start_rule(geometry, len(points), MU), share=1.0)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         draw = noise.draw
@@ -399,7 +398,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            rule.release(Units((points,)), len(points), GaussianBudget(MU), 1.0, NoiseStreams())
+            rule.release(Units((points,)), GaussianBudget(MU), NoiseStreams())
     return np.array(seen)
 
 

@@ -29,6 +29,7 @@ from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
@@ -52,6 +53,11 @@ class Data:
     arrays: tuple
     facts: Any
     groups: Groups | None = None
+
+    @property
+    def units(self) -> Units:
+        """The arrays, and whose rows they hold."""
+        return Units(self.arrays, self.groups)
 
     def by_group(self, groups: Groups) -> Data:
         """The same rows, of which each group is one record."""

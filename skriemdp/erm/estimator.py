@@ -37,7 +37,7 @@ from skriemdp.descent.releases import check_run
 from skriemdp.descent.stochastic import SAMPLINGS, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import calibrated_svrg
-from skriemdp.erm.clipping import ClipNorm
+from skriemdp.erm.clipping import ClipNorm, gradient_norms
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
@@ -470,7 +470,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         solver, noise_scale = settings.solver, settings.noise_scale
         if settings.clip is not None:
             budget = GaussianBudget(settings.clip.mu)
-            clip, fraction = settings.clip.release(problem, settings.start, budget, streams)
+            norms = gradient_norms(problem, settings.start)
+            clip, fraction = settings.clip.release(norms, budget, streams)
             self.clip_norm_, self.clipped_fraction_ = clip, fraction
             solver, noise_scale = dataclasses.replace(solver, clip_norm=clip), noise_scale * clip
         point = solver.solve(problem, settings.start, streams("descent"), self.callback)

@@ -317,6 +317,14 @@ class Geometry(abc.ABC):
         return min(regular, self.injectivity_radius / 2.0)
 
 
+def is_one_of(geometry: object, *names: str) -> bool:
+    """Whether a geometry is one of the library's of these names; loads none of them to tell."""
+    return any(
+        kind.__name__ in names and kind.__module__.startswith("skriemdp.geometry.")
+        for kind in type(geometry).__mro__
+    )
+
+
 class CoordinateGeometry(Geometry):
     """A geometry that knows normal coordinates best: the rest follows from them.
 

@@ -35,6 +35,7 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._groups import Groups
@@ -418,7 +419,7 @@ default="auto"
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
-        place = settings.bounds.release(X, budget, streams, groups)
+        place = settings.bounds.release(Units((X,), groups), budget, streams)
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
         rows, beyond = _rows_of_model(
             X, place, groups, intercept, solver.by_column and basis is None
@@ -520,12 +521,12 @@ def _rows_of_model(
     """
     if groups is not None or issparse(X):
         offsets = place.offsets(X)
-        beyond = rows_beyond(offsets, place.norm, groups)
+        beyond = rows_beyond(Units((offsets,), groups), place.norm)
         return unit_rows(offsets, place.norm, intercept), beyond
     rows = np.empty((len(X), X.shape[1] + intercept), order="F" if by_column else "C")
     step, beyond = _BLOCK // rows.shape[1] + 1, 0
     for begin in range(0, len(X), step):
         offsets = place.offsets(X[begin : begin + step])
         rows[begin : begin + step] = unit_rows(offsets, place.norm, intercept)
-        beyond += rows_beyond(offsets, place.norm)
+        beyond += rows_beyond(Units((offsets,)), place.norm)
     return rows, beyond

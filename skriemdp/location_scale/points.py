@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,27 +18,15 @@ from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.correlation import Correlation
-from skriemdp.geometry.grassmann import Grassmann
-from skriemdp.geometry.spd.base import SPDGeometry
-from skriemdp.geometry.sphere import Sphere
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.location_scale.search import (
     Found,
     LocationScaleSearch,
     Radii,
     Shares,
-    Start,
     search_shares,
 )
-from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms.units import Units, one_by_one
-
-if TYPE_CHECKING:
-    from skriemdp._random import NoiseStreams
-    from skriemdp.mechanisms.budget import GaussianBudget
-
 
 __all__ = [
     "PointRecords",
@@ -50,6 +38,8 @@ __all__ = [
 ]
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
+# Compact spaces whose radii are known in their own unit.
+_SYMMETRIC = ("Sphere", "Circle", "Grassmann")
 _RATIO = 1.1
 # Smallest and largest radius that can be found, in natural units: a convention.
 _LEAST, _MOST = 1e-5, 1e3
@@ -77,15 +67,15 @@ _MOST_PART = 0.5
 _BELOW = 0.999
 
 
-def radii(geometry: Geometry) -> Radii:
+def radii(geometry: Any) -> Radii:
     """What is public about radii on `geometry`."""
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
-    if isinstance(geometry, SPDGeometry | Correlation):
+    if is_one_of(geometry, "SPDGeometry", "Correlation"):
         return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
-    if isinstance(geometry, Sphere | Circle | Grassmann):
+    if is_one_of(geometry, *_SYMMETRIC):
         unit, whole = _unit_and_diameter(geometry)
-        ball = _BELOW * geometry.radius_limit if isinstance(geometry, Grassmann) else math.inf
+        ball = _BELOW * geometry.radius_limit if is_one_of(geometry, "Grassmann") else math.inf
         median = min(_POSITIVE * unit, 0.25 * whole)
         return Radii(_grid(_LEAST * unit, whole), median, whole, ball=ball)
     limit = geometry.radius_limit
@@ -97,12 +87,13 @@ def radii(geometry: Geometry) -> Radii:
     return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
 
 
-def _unit_and_diameter(geometry: Sphere | Circle | Grassmann) -> tuple[float, float]:
+def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
     """Radius of curvature, and the largest distance of two points."""
-    if isinstance(geometry, Grassmann):
+    if is_one_of(geometry, "Grassmann"):
         angles = min(geometry.p, geometry.n - geometry.p)
         return 1.0, 0.5 * math.pi * math.sqrt(angles)
-    unit = geometry.radius if isinstance(geometry, Sphere) else geometry.length / (2.0 * math.pi)
+    sphere = is_one_of(geometry, "Sphere")
+    unit = geometry.radius if sphere else geometry.length / (2.0 * math.pi)
     return unit, math.pi * unit
 
 
@@ -135,15 +126,17 @@ def plan_point_search(
     ValueError
         Where integers would be too coarse for some sum.
     """
-    rule, known = start_rule(geometry), center is not None
+    from skriemdp.location_scale.start_releases import start_rule
+
+    rule, known = start_rule(geometry, n, mu), center is not None
     t = n * mu
     shares = search_shares(
         t,
-        start=0.0 if rule is None else rule.share(t),
+        start=0.0 if rule is None else rule.share,
         center_known=known,
         radius_known=radius is not None,
     )
-    if isinstance(geometry, Sphere | Circle | Grassmann):
+    if is_one_of(geometry, *_SYMMETRIC):
         # From a mean in the surrounding space one step leads as near as two.
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
     known_radii = radii(geometry)
@@ -244,11 +237,9 @@ class PointRecords:
         """That of the geometry, where it has one."""
         return self.geometry.chart(self.points)
 
-    def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
-        rule = start_rule(self.geometry)
-        if rule is None or share == 0.0:
-            return Start(self.geometry.base_point)
-        return rule.release(self.units, self.planned, budget, share, streams)
+    @property
+    def origin(self) -> np.ndarray:
+        return self.geometry.base_point
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
         if not _same(self._last_center, center):

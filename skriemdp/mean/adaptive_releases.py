@@ -86,12 +86,17 @@ class RadiusRelease:
         """What the counts can resolve."""
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu), 0.5, _MOST_RESOLVED))
 
-    def release(
-        self, distances: np.ndarray, center_noise: float, rng: np.random.Generator
-    ) -> float:
-        """The radius; `center_noise` is that of the centre, per coordinate, not to be widened."""
-        quantile = PrivateQuantile(self.grid, self.level, self.mu, self.prior)
-        found = quantile.release(distances, rng) / math.sqrt(_RATIO)
+    @property
+    def quantile(self) -> PrivateQuantile:
+        """What is asked of the distances."""
+        return PrivateQuantile(self.grid, self.level, self.mu, self.prior)
+
+    def widened(self, found: float, center_noise: float) -> float:
+        """The radius of a released quantile; post-processing.
+
+        `center_noise` is that of the centre, per coordinate, not to be widened.
+        """
+        found /= math.sqrt(_RATIO)
         here = float(chdtri(self.dim, 1.0 - self.level))
         there = float(chdtri(self.dim, 1.0 - max(self.wanted, self.level)))
         of_data = max(found**2 - self.dim * center_noise**2, 0.0)
@@ -183,13 +188,15 @@ class AdaptiveMean:
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
             seen = _seen(records, ball, center, radius, _NARROW_LOOK)
             rng = streams("rough mean", look)
-            found, scale = MeanNoise(each.mean_mu, None).release(*seen, geometry.dim, self.n, rng)
+            noise = MeanNoise(each.mean_mu, None)
+            found, scale = noise.noisy_mean(*seen, geometry.dim, self.n, rng)
             if look == 0:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
             (distances,) = records.distances(center)
-            radius = radii.release(distances, center_noise, streams("radius", look))
+            quantile = radii.quantile.release(distances, streams("radius", look))
+            radius = radii.widened(quantile, center_noise)
         found, scale, base = self._last(records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
@@ -204,7 +211,7 @@ class AdaptiveMean:
         mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
             seen = _seen(records, self.ball, center, radius, _NARROW)
-            return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center
+            return *self.plan.noise.noisy_mean(*seen, geometry.dim, self.n, rng), center
         return mean.noisy(records.inside(ball)[0], rng), mean.noise_scale, ball.center
 
     def _vote(

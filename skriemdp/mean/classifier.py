@@ -505,10 +505,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
             warn_direction(ball)
         statistic = self._sums(settings, ball, count, budget, data.facts)
         statistic = dataclasses.replace(statistic, reach=reach)
-        noisy = statistic.noisy(data.arrays, data.groups, streams)
+        noisy = statistic.noisy(data.units, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
         if vote.ways:
-            decision = vote.release(self._rule, data.arrays, data.groups, mu, streams)
+            decision = vote.release(self._rule, data.units, mu, streams)
             self.decision_ = decision.way
             if not decision.tells:
                 _warn_undecided(decision.way)

@@ -308,7 +308,7 @@ class JointMean:
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
         radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
         (distances,) = records.distances(center)
-        radius = radii.release(distances, left, streams("radius", 0))
+        radius = radii.widened(radii.quantile.release(distances, streams("radius", 0)), left)
         return center, min(self.wider * radius, public.radius)
 
 

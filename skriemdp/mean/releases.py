@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,18 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
-from skriemdp.location_scale.start_releases import StartRule
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
@@ -47,6 +45,7 @@ from skriemdp.privacy.sensitivity import (
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.start_releases import StartRule
     from skriemdp.privacy.event import Event
 
 
@@ -161,7 +160,7 @@ class MeanNoise:
             assert self.mu is not None
             held.ball(Ball(1.0), dim).check(self.mu)
 
-    def release(
+    def noisy_mean(
         self,
         units: Units,
         give: Callable[..., np.ndarray],
@@ -170,7 +169,7 @@ class MeanNoise:
         n: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
-        """Noisy mean of what n records give, and its noise per coordinate."""
+        """That of what n records give, and its noise per coordinate."""
         vectors = held.ball(bound, dim)
         if self.law is None:
             assert self.mu is not None
@@ -268,7 +267,7 @@ class LogStep:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        move, scale = self.noise.release(
+        move, scale = self.noise.noisy_mean(
             *records.logarithms(self.center),
             Ball(self.radius),
             self.geometry.dim,
@@ -299,7 +298,6 @@ class StartAlone:
 
     geometry: Geometry
     rule: StartRule
-    n: int
     mu: float
 
     @classmethod
@@ -313,9 +311,9 @@ class StartAlone:
         n = search.n if n is None else n
         known = search.center is not None or search.radius is not None
         enough = n * search.mu >= LEAST_MATRICES
-        if known or enough or search.rule is None or not isinstance(geometry, SPDGeometry):
+        if known or enough or search.rule is None or not is_one_of(geometry, "SPDGeometry"):
             return None
-        return cls(geometry, search.rule, n, search.mu)
+        return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
     def planned(self) -> GaussianBudget:
         """All of the budget, taken for the one release."""
@@ -325,7 +323,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.units, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.units, GaussianBudget(self.mu), streams)
         return np.asarray(found.center)
 
 
@@ -382,11 +380,9 @@ class TangentMean:
         """The released coordinates at the centre."""
         geometry, center = self.ball.geometry, self.ball.center
         if self.schedule is None or self.mechanism is None:
-            seen, bound = (
-                projected_records(problem, self.n).logarithms(center),
-                Ball(self.ball.radius),
-            )
-            return self.noise.release(*seen, bound, geometry.dim, self.n, rng)[0]
+            records, bound = projected_records(problem, self.n), Ball(self.ball.radius)
+            seen = records.logarithms(center)
+            return self.noise.noisy_mean(*seen, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 
@@ -504,12 +500,12 @@ class LogSums:
         assert mu is not None  # as planned
         return self.count.part("clipped fraction"), part_of("tangent mean", self._held, mu)
 
-    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+    def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of both."""
         ball = self.mean.ball
-        records = PointRecords(ball.geometry, arrays[0], groups=groups)
-        outside = records.outside(ball.center, ball.radius)
-        seen = records.logarithms(ball.center)
+        points = PointRecords(ball.geometry, records.arrays[0], groups=records.groups)
+        outside = points.outside(ball.center, ball.radius)
+        seen = points.logarithms(ball.center)
         return [
             self.count.exact(outside),
             integer_total(*seen, self._held, self.parts[1].steps),
@@ -520,11 +516,9 @@ class LogSums:
         vectors = self._held.value(noisy[1:], self.parts[1].steps)
         return np.concatenate([self.count.value(noisy[:1]), vectors])
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball and sum of the logarithms, with noise; one vector."""
-        return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
+        return self.decoded(noised(self.parts, self.exact(records), streams))
 
 
 def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:

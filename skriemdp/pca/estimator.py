@@ -25,6 +25,7 @@ from skriemdp.core.work import Work, decomposed
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, Subspace
 from skriemdp.pca.search_releases import BoundsSearch, Budget, count_share, pairs_are_better
 from skriemdp.privacy.calibration import gaussian_mu
@@ -521,7 +522,7 @@ manifold, default="auto"
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
         if data.groups is not None:
-            rows = records_of(rows.chunks, data.groups, by_trace=budget.pure)
+            rows = records_of(Units((rows.chunks,), data.groups), by_trace=budget.pure)
         self._sparse_fit = data.facts["sparse"]
         found = settings.bounds.release(rows, budget, streams)
         if found.clipped is not None:

@@ -321,8 +321,8 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         return center, radius
 
     def _release(self, data: Data, plan: Plan[GeodesicPlan], streams: Any) -> None:
-        (X, points), settings = data.arrays, plan.settings
-        found = GeodesicReleases(settings, data.groups).release(X, points, streams)
+        settings = plan.settings
+        found = GeodesicReleases(settings).release(data.units, streams)
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
         self._law, self._place, self._predictor = law, found.features, found.predictor
