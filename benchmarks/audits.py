@@ -142,7 +142,7 @@ def pure_sums_and_counts(rng):
     def release(label, trials):
         sums, counts = np.zeros((2, 1)), np.zeros(2)
         sums[label], counts[label] = (3.0, -3.0)[label], 1.0
-        sums, counts = mechanism.release(sums, counts, rng, trials)
+        sums, counts = mechanism.release((sums, counts), rng, trials)
         return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
 
     def loss(out):
@@ -337,7 +337,7 @@ def sampled_step(sampler, others):
 
         def release(values, trials):
             query = RowQuery(values[:, None])
-            return np.array([sampler.release(query, noise, rng)[0] for _ in range(trials)])
+            return np.array([sampler.noisy_mean(query, noise, rng)[0] for _ in range(trials)])
 
         data = np.full(n, others)
         data[0], neighbour = -1.0, data.copy()

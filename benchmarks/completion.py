@@ -32,6 +32,7 @@ from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
 from skriemdp.descent.queries import GradientQuery  # noqa: E402
 from skriemdp.descent.trajectory import Moves  # noqa: E402
+from skriemdp.mechanisms.units import Units  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {
@@ -274,8 +275,8 @@ def speed(args):
             )
     residuals = _random_ratings(6000, 3700, 1_050_000)
     residuals.data -= 3.0
-    test, items = SignalTest(5, 6000, 1.0), np.arange(SIGNAL_ITEMS)
-    once = _best(lambda: test.value(residuals, items), 3)
+    test = SignalTest(5, 6000, 1.0)
+    once = _best(lambda: test.value(Units((residuals[:, np.arange(SIGNAL_ITEMS)],))), 3)
     x = np.random.default_rng(0).standard_normal(3700)
     product = _best(lambda: residuals.T @ (residuals @ x))
     print(

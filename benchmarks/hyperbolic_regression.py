@@ -26,6 +26,7 @@ from skriemdp import (
 )
 from skriemdp.datasets import make_tree
 from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.wrapped_releases import WrappedModel
 
@@ -70,7 +71,7 @@ def non_private(X, y, held_out, length, radius):
     base = frechet_mean(ball.project(y), SPACE)
     labels = SPACE.log_coordinates(base, ball.project(y))
     model = WrappedModel(len(X), (256, SPACE.dim), 1e4, 100, 4.0, 0.5, 0.8)
-    weights = model.release(features(X), labels, np.random.default_rng(0))
+    weights, _ = model.release(Units((features(X), labels)), np.random.default_rng(0))
     return ball.project(SPACE.exp_coordinates(base, features(held_out) @ weights))
 
 
@@ -203,10 +204,9 @@ def speed(sizes=(5000, 20000), n_frequencies=128, n_steps=100):
                 gradients @ features
 
         fit = best_of(lambda model=model, X=X, y=y: model.fit(X, y))
+        units = Units((features, labels))
         descent = best_of(
-            lambda solver=solver, features=features, labels=labels: solver.release(
-                features, labels, np.random.default_rng(0)
-            )
+            lambda solver=solver, units=units: solver.release(units, np.random.default_rng(0))
         )
         bare = best_of(products)
         print(f"| {n} | {fit:.2f} | {descent:.2f} | {bare:.2f} | {fit / bare:.2f} |", flush=True)

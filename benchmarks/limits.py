@@ -59,8 +59,10 @@ def cloud(name, n):
     from skriemdp.datasets import make_cloud
 
     kind, size = name.split()
-    geometry = {"SPD": g.SPD, "sphere": g.Sphere, "hyperboloid": g.Hyperboloid}[kind](int(size))
-    radius = 0.5 if kind == "sphere" else 1.0
+    kinds = {"SPD": g.SPD, "sphere": g.Sphere, "hyperboloid": g.Hyperboloid}
+    kinds |= {"log-Euclidean": g.LogEuclideanSPD, "Stiefel": g.Stiefel, "Grassmann": g.Grassmann}
+    geometry = kinds[kind](*map(int, size.split("x")))
+    radius = 0.5 if kind in ("sphere", "Stiefel", "Grassmann") else 1.0
     return geometry, make_cloud(geometry, n, radius=radius, rng=np.random.default_rng(0)), radius
 
 
@@ -76,6 +78,53 @@ def over_pyriemann(name, n, repeats):
     geometry, X, _ = cloud(name, n)
     model = default_mean(geometry)
     return ratio(lambda: model.fit(X), lambda: mean_riemann(X), repeats)
+
+
+def over_logeuclid(name, n, repeats):
+    from pyriemann.geometry.mean import mean_logeuclid
+
+    geometry, X, _ = cloud(name, n)
+    model = default_mean(geometry)
+    return ratio(lambda: model.fit(X), lambda: mean_logeuclid(X), repeats)
+
+
+def over_svd(name, n, repeats):
+    geometry, X, _ = cloud(name, n)
+    model = default_mean(geometry)
+    return ratio(lambda: model.fit(X), lambda: np.linalg.svd(X, full_matrices=False), repeats)
+
+
+def public_over_searched(name, n, repeats):
+    """A mean in the ball that is known over one in a ball that is searched."""
+    geometry, X, radius = cloud(name, n)
+    known = default_mean(geometry, center=geometry.base_point, radius=radius)
+    searched = default_mean(geometry)
+    return ratio(lambda: known.fit(X), lambda: searched.fit(X), repeats)
+
+
+def exact_over_private(name, n, repeats):
+    from skriemdp import frechet_mean
+
+    geometry, X, _ = cloud(name, n)
+    model = default_mean(geometry)
+    return ratio(lambda: frechet_mean(X, geometry), lambda: model.fit(X), repeats)
+
+
+def small_fit(case, repeats):
+    """Milliseconds of a default mean of 100 records: its least of many; "own" makes a ledger."""
+    from skriemdp import PrivacyAccountant
+
+    name, ledger = case
+    geometry, X, _ = cloud(name, 100)
+    model = default_mean(geometry)
+    found = []
+    for _ in range(50 * repeats):
+        start = time.process_time()
+        if ledger == "own":
+            model.accountant = PrivacyAccountant()
+        model.fit(X)
+        found.append(1e3 * (time.process_time() - start))
+    return min(found)
 
 
 def plain_mean(X, signature, tol=1e-8, most=50):
@@ -202,6 +251,39 @@ def adagrad_step(n, d, repeats):
         bare()
         found.append((time.process_time() - start, more()))
     return statistics.median(step / plain for plain, step in found)
+
+
+def adagrad_fit(n, d, repeats):
+    """A default fit over as many bare gradients."""
+    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) / np.sqrt(d)
+    y = (X[:, 0] + 0.1 * rng.standard_normal(n) > 0.0).astype(int)
+    model = PrivateNoisyAdaGrad(classes=(0, 1), accountant=PrivacyAccountant()).fit(X, y)
+    signs, w = 2.0 * y - 1.0, np.full(d, 0.1)
+
+    def bare():
+        for _ in range(model.n_iter_):
+            margin = signs * (X @ w)
+            X.T @ (-signs / (1.0 + np.exp(margin)))
+
+    return ratio(lambda: model.fit(X, y), bare, repeats)
+
+
+def adagrad_memory(n, d, _):
+    """Most memory beyond X that a fit holds, over that of X."""
+    import tracemalloc
+
+    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+
+    X = np.random.default_rng(0).standard_normal((n, d))
+    y = (X[:, 0] > 0.0).astype(int)
+    model = PrivateNoisyAdaGrad(n_steps=2, classes=(0, 1), accountant=PrivacyAccountant())
+    model.fit(X[:1000], y[:1000])
+    tracemalloc.start()
+    model.fit(X, y)
+    return tracemalloc.get_traced_memory()[1] / X.nbytes
 
 
 def completion(subspace, repeats):
@@ -349,12 +431,28 @@ def new_number(case, _):
     return found[-1]
 
 
+LOGS = ("log-Euclidean 10", 10**4), ("log-Euclidean 22", 2000)
 CASES = {
     "default mean / pyRiemann, SPD(2), n = 100": (2.0, over_pyriemann, "SPD 2", 100),
     "default mean / pyRiemann, SPD(2), n = 1e3": (1.2, over_pyriemann, "SPD 2", 10**3),
     "default mean / pyRiemann, SPD(2), n = 1e4": (0.35, over_pyriemann, "SPD 2", 10**4),
     "default mean / pyRiemann, SPD(10), n = 1e4": (1.0, over_pyriemann, "SPD 10", 10**4),
     "default mean / pyRiemann, SPD(22), n = 1e3": (0.5, over_pyriemann, "SPD 22", 10**3),
+    "default mean / mean_logeuclid, SPD(10), n = 1e4": (1.2, over_logeuclid, *LOGS[0]),
+    "default mean / mean_logeuclid, SPD(22), n = 2e3": (1.2, over_logeuclid, *LOGS[1]),
+    "default mean / batched SVD, Stiefel(5, 2), n = 1e4": (60.0, over_svd, "Stiefel 5x2", 10**4),
+    "default mean / batched SVD, Stiefel(20, 3), n = 1e4": (80.0, over_svd, "Stiefel 20x3", 10**4),
+    "default mean / batched SVD, Grassmann(10, 3)": (10.0, over_svd, "Grassmann 10x3", 10**4),
+    "public ball / searched, SPD(10), n = 1e4": (0.8, public_over_searched, "SPD 10", 10**4),
+    "frechet_mean / default mean, H^20, n = 1e5": (
+        1.0,
+        exact_over_private,
+        "hyperboloid 20",
+        10**5,
+    ),
+    "small mean, SPD(2), ms": (3.0, small_fit, ("SPD 2", "shared")),
+    "small mean, SPD(2), a ledger of its own, ms": (3.0, small_fit, ("SPD 2", "own")),
+    "small mean, S^2, ms": (3.0, small_fit, ("sphere 2", "shared")),
     "private step / eigh, SPD(3), n = 1e4": (1.15, step_over_eigh, "SPD 3", 10**4),
     "private step / eigh, SPD(5), n = 1e4": (1.15, step_over_eigh, "SPD 5", 10**4),
     "private step / eigh, SPD(10), n = 1e4": (1.15, step_over_eigh, "SPD 10", 10**4),
@@ -369,6 +467,8 @@ CASES = {
     "DP-RSGD step / bare sum, SPD(10), batch 100": (2.0, stochastic_step, "SPD 10", 10**4),
     "DP-RSGD step / bare sum, S^2, batch 100": (2.0, stochastic_step, "sphere 2", 10**4),
     "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50),
+    "AdaGrad fit / bare gradients, 1e4 x 50": (1.6, adagrad_fit, 10**4, 50),
+    "AdaGrad memory beyond X / X, 1e6 x 20": (1.0, adagrad_memory, 10**6, 20),
     "completion / product, no subspace": (60.0, completion, False),
     "completion / product, rank 5": (None, completion, True),
     **{

@@ -66,7 +66,6 @@ from skriemdp import (
 )
 from skriemdp._groups import Groups
 from skriemdp.datasets import make_people
-from skriemdp.descent.groups import local_means
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.mean.noise_shape import NoiseShape
@@ -370,9 +369,8 @@ def shaped_means(quick):
         for draw in range(draws):
             rng = np.random.default_rng(draw)
             X, _, groups = make_people(n + others, 6, channels, rng=rng)
-            own = local_means(geometry, X, Groups.from_ids(groups))
-            center = frechet_mean(own[n:], geometry)
-            rows = np.asarray(geometry.log_coordinates(center, own))
+            center, owned = frechet_mean(X[groups >= n], geometry), Groups.from_ids(groups)
+            rows = owned.means(geometry.log_coordinates(center, X)[owned.order])
             truth = rows[:n].mean(axis=0)
             start += np.sum(truth**2) / draws
             known, right = (part.T @ part for part in (rows[n:], rows[:n]))

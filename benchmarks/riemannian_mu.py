@@ -76,10 +76,10 @@ def other_times():
     tasks = {
         "mu (computed)": lambda e: e.mu_estimate,
         "certified mu": lambda e: e.gdp_bound,
-        "delta at one epsilon": lambda e: e.release.delta(1.0),
-        "epsilon at delta = 1e-8": lambda e: e.release.epsilon(1e-8),
+        "delta at one epsilon": lambda e: e.profile.delta(1.0),
+        "epsilon at delta = 1e-8": lambda e: e.profile.epsilon(1e-8),
         "1000 deltas": lambda e: profile_hockey.log_delta(
-            e.release.pair, np.linspace(0.0, e.release.epsilon(1e-12), 1000)
+            e.profile.pair, np.linspace(0.0, e.profile.epsilon(1e-12), 1000)
         ),
         "loss distribution": lambda e: e.privacy_loss_distribution(1e-4),
         "Renyi, order 8": lambda e: e.renyi(8.0),

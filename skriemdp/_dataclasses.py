@@ -109,10 +109,15 @@ def _initialisation(cls: type, fields: tuple[dataclasses.Field, ...]) -> dict[st
     ]
     known = set(names)
     then = hasattr(cls, "__post_init__")
+    # From so many arguments on, defaults stand for the others.
+    least = max((i + 1 for i, name in enumerate(names) if name not in constants), default=0)
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        if len(args) == len(names) and not kwargs:
-            self.__dict__.update(zip(names, args, strict=True))
+        if not kwargs and least <= len(args) <= len(names):
+            values = self.__dict__
+            values.update(zip(names, args, strict=False))
+            for name in names[len(args) :]:
+                values[name] = constants[name]
             if then:
                 self.__post_init__()
             return

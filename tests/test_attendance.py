@@ -94,7 +94,7 @@ class Federation:
         """An attendance that somebody made up and `signer` signed."""
         key = masks.public_key(NOISE.bytes(32))
         entry = Attendance(name, key, 10, b"")._replace(**changes)
-        release = asked.release(self.cohort, self.agreement)
+        release = asked.digest(self.cohort, self.agreement)
         signer = self.identities[name] if signer is None else signer
         return entry._replace(signature=signer.sign(entry.message(release)))
 
@@ -152,7 +152,7 @@ def test_words_above_half_of_the_range_last(tmp_path):
     federation = Federation(tmp_path, 2, 63)
     entries, first = federation.attend(FIRST), federation[0]
     listed = checked_list(federation.cohort, federation.agreement, FIRST, entries)
-    release, book = FIRST.release(federation.cohort, federation.agreement), first.member.book
+    release, book = FIRST.digest(federation.cohort, federation.agreement), first.member.book
     place = first.name, FIRST, release, listed
     with book.reserved(*place) as found:
         assert masks.public_key(found) == entries[0].key
@@ -536,7 +536,7 @@ def two_stories_show_a_sum(folder, module, salted):
     federation = Federation(folder, 3, module=module)
     first, second, third = federation.hospitals
     honest = federation.attend(FIRST, (first, second))
-    release = FIRST.release(federation.cohort, federation.agreement)
+    release = FIRST.digest(federation.cohort, federation.agreement)
     total = np.zeros(6, np.uint64)
     for name in (first, second):
         secret = NOISE.bytes(32)

@@ -13,6 +13,7 @@ from skriemdp.mean.class_releases import Vote, drawn_together
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_mu
 
 CENTER = np.diag([9 / 84, 9 / 84, 1 / 12, 1 / 48, 1 / 48]) + 1e-3 * np.eye(5)
@@ -223,7 +224,7 @@ def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
     for label in (0, 1):
         labels[0], found[:] = label, []
         for _ in range(3000):
-            vote.release(Rule, (points, labels), None, 4.0, lambda name: rng)
+            vote.release(Rule, Units((points, labels)), 4.0, lambda name: rng)
         sides.append(-np.sum(found, axis=1))
     audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
     assert (audit.mu > 4.0) == halved

@@ -250,7 +250,7 @@ def test_masks_are_the_same_with_every_version_and_on_every_machine():
     words = masks.mask("north", shared, 1000).astype("<u8").tobytes()
     settings = {"center": np.array([[1.5, -0.0]]), "more": {"radius": 1.0, "classes": ["a", 2]}}
     agreement = Agreement(settings, 29, 2**40)
-    release = Attempt("spring", 0, 1).release(Cohort(KEYS, 2), agreement)
+    release = Attempt("spring", 0, 1).digest(Cohort(KEYS, 2), agreement)
     assert masks.digest("test", words).hex()[:32] == "75a6672d2d425cf416705fc8b8020d3a"
     assert agreement.digest.hex()[:32] == "010f632e0429e281d66c541015666a5d"
     assert release.hex()[:32] == "671d339396a38eee5489f9a880b5eca8"

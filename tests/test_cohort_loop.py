@@ -48,6 +48,7 @@ from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.sum import noised
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, event_from_dict
 from skriemdp.privacy.lattice import share_scale
@@ -221,7 +222,7 @@ def test_a_client_that_nobody_can_add_to_costs_no_attempt(tmp_path, change, word
         for name, data in Relay(agents).relay(messages):
             if name == "west" and (entry := answered(data)) is not None:
                 entry = entry._replace(**change)
-                message = entry.message(asked.release(COHORT, agreement))
+                message = entry.message(asked.digest(COHORT, agreement))
                 entry = entry._replace(signature=IDENTITIES["west"].sign(message))
                 data = masks.packed(b"attendance", entry.pack())
             yield name, data
@@ -242,7 +243,7 @@ def test_totals_of_any_type_are_added(tmp_path, monkeypatch):
     """How many classes people show, which is private, decides when sums become Python integers."""
     monkeypatch.setattr("skriemdp.mechanisms.sum._LONGEST", 1)
     agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
-    exact = agents["east"].plan.settings.exact(agents["east"].arrays, None)
+    exact = agents["east"].plan.settings.exact(agents["east"].records)
     assert np.dtype(object) in {part.dtype for part in exact}
     uploads, refused = loop(MEANS).run(Relay(agents), None, "spring")
     assert refused == [] and uploads.total.dtype == np.int64
@@ -697,7 +698,7 @@ def test_audit_of_a_sum_by_the_server_and_a_client(ignored, caught):
     plan = planned_sums(mean, _facts(mean), mean._terms(PrivacyAccountant()), together=True)
     statistic, trials = plan.settings, 40_000
     part = statistic.parts[1]
-    totals = [statistic.exact((np.array([[sign, 0.0, 0.0]]),), None)[1] for sign in (1.0, -1.0)]
+    totals = [statistic.exact(Units((np.array([[sign, 0.0, 0.0]]),)))[1] for sign in (1.0, -1.0)]
     assert abs(int(totals[0][0]) - int(totals[1][0])) == pytest.approx(part.steps, rel=1e-6)
     scores = []
     for total in totals:

@@ -13,6 +13,7 @@ from skriemdp.location_scale import columns
 from skriemdp.location_scale.columns import ColumnSearch
 from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, RowPlace
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.units import Units
 
 UNITS = np.array([1.0, 1e-2, 1e3, 30.0, 1.0, 1e-2, 1e3, 30.0])
 N, D = 4000, len(UNITS)
@@ -23,9 +24,8 @@ def search(X, mu=2.0, seed=0, groups=None, center=None, norm=None, **more):
     center = np.zeros(X.shape[1]) if center is None else center
     norm = float(np.median(np.linalg.norm(X - center, axis=1))) if norm is None else norm
     budget = GaussianBudget(mu)
-    found = ColumnSearch(n, X.shape[1], mu, **more).release(
-        X, center, norm, budget, NoiseStreams(seed), groups
-    )
+    plan = ColumnSearch(n, X.shape[1], mu, center=center, norm=norm, **more)
+    found = plan.release(Units((X,), groups), budget, NoiseStreams(seed))
     return found, 1.0 - budget.left
 
 
@@ -95,9 +95,8 @@ def test_sparse_and_dense_tables_answer_alike():
     X = normal() * (np.random.default_rng(1).random((N, D)) < 0.6)
     dense, _ = search(X, fixed=True, norm=3e3)
     budget = GaussianBudget(2.0)
-    stored = ColumnSearch(N, D, 2.0, fixed=True).release(
-        sparse.csr_array(X), np.zeros(D), 3e3, budget, NoiseStreams(0)
-    )
+    plan = ColumnSearch(N, D, 2.0, fixed=True, center=np.zeros(D), norm=3e3)
+    stored = plan.release(Units((sparse.csr_array(X),)), budget, NoiseStreams(0))
     for name in ("center", "limit", "scale"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(dense, name))
 

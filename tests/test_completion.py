@@ -22,6 +22,7 @@ from skriemdp.completion.item_releases import (
     overall_level,
     posterior_counts,
     typical_count,
+    user_deviations,
 )
 from skriemdp.completion.local_factors import local_coordinates, log_evidence
 from skriemdp.completion.problem import CompletionProblem, Users, normalized_rows, with_data
@@ -100,9 +101,8 @@ def without_noise(units, give, held):
 
 def item_totals(items, matrix, level):
     """Exact sums, in units of the bound, and counts; in one vector."""
-    deviations = with_data(matrix, _deviations(matrix, level))
     held = items.held(matrix.shape[1])
-    return without_noise(Units((Users(deviations),)), _entries, held).T.ravel()
+    return without_noise(user_deviations(matrix, level), _entries, held).T.ravel()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -179,7 +179,7 @@ def test_sensitivities_hold_for_whole_rows(rng):
     problem = CompletionProblem(matrix, 3, 0.2)
     point = problem.geometry.random_point(rng)
     items, signal = ItemEffects(float(d)), SignalTest(3, 30, 1.0)
-    columns, clip, tau = np.arange(d), 0.3, items.tau
+    clip, tau = 0.3, items.tau
 
     def statistics(ratings):
         asked = CompletionProblem(ratings, 3, 0.2)
@@ -194,7 +194,7 @@ def test_sensitivities_hold_for_whole_rows(rng):
             "ambient": (without_noise(asked.units(), asked.products(point), products), 2 * clip),
             "items": (item_totals(items, ratings, 0.1), 2 * tau),
             "moment": (moment, math.sqrt(2)),
-            "signal": (signal.value(ratings, columns), signal.sensitivity.value),
+            "signal": (signal.value(Units((ratings,))), signal.sensitivity.value),
             "vote": (without_noise(vote[1], lambda rows: rows, vote[0]), 4.0),
         }
 
@@ -827,6 +827,6 @@ def test_hollow_moment_is_that_of_dense_rows():
     scaled = dense / np.maximum(np.linalg.norm(dense, axis=1), 1e-150)[:, None]
     moment = scaled.T @ scaled
     np.fill_diagonal(moment, 0.0)
-    found = _hollow_integers(sparse.csr_array(dense), np.arange(30))
+    found = _hollow_integers(Units((sparse.csr_array(dense),)))
     np.testing.assert_allclose(found, moment, atol=1e-4)
     assert np.abs(moment).max() > 0.5

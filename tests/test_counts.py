@@ -1,12 +1,21 @@
 """Counts and numbers with integer noise: claimed and attained bounds, in Python integers."""
 
+import math
 import warnings
 from statistics import NormalDist
 
 import pytest
 
+from skriemdp.mean.uncertainty import warn_cut
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber, told_fraction
+from skriemdp.mechanisms.counts import (
+    _RARELY_PURE,
+    RARELY,
+    GaussianCount,
+    GaussianNumber,
+    LaplaceCount,
+    told_fraction,
+)
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import interval_sensitivity
@@ -32,8 +41,21 @@ def test_counts_and_numbers_move_by_the_bound_and_no_more(monkeypatch, multiplie
 
 
 def test_noise_alone_does_not_tell_of_clipped_records():
-    """Where nothing is clipped, a warning is noise of more than five standard deviations."""
-    assert NormalDist().cdf(-5.0) < 1e-6
+    """As many as were meant are told of in one of 1e6 fits, under the law of the noise."""
+    assert NormalDist().cdf(-5.0) < NormalDist().cdf(-RARELY) < 1e-6
+    sigma = LaplaceCount(1.0).sigma
+    beyond = 0.5 * math.exp(-_RARELY_PURE * sigma / LaplaceCount(1.0).scale)
+    assert 0.99e-6 < beyond < 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (
+            told_fraction(0.1 + 0.999 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True) == 1.0
+        )
+        warn_cut(0.02 + 0.999 * RARELY * 0.1, 0.1, 1.0)
+    with pytest.warns(UserWarning, match="were cut"):
+        told_fraction(0.1 + 1.001 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True)
+    with pytest.warns(UserWarning, match="region covers"):
+        warn_cut(0.02 + 1.001 * RARELY * 0.1, 0.1, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert told_fraction(1.19 + 0.1, 0.2, 0.1, "were cut") == 1.0

@@ -74,14 +74,6 @@ COMPLETE = (
 )
 
 
-# Warnings that a page tells its readers to expect.
-EXPECTED = {
-    "docs/user_guide/people.md": r"about .* of the rows \(a private estimate\) lie outside",
-    # One fit in a hundred says so of data that the ball holds: it goes by a noisy count.
-    "docs/user_guide/uncertainty.md": "about .* of the records lie outside",
-}
-
-
 def _name(path):
     return str(path.relative_to(ROOT))
 
@@ -145,26 +137,11 @@ def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     request.addfinalizer(functools.partial(skriemdp.set_config, **skriemdp.get_config()))
     blocks = _blocks(ROOT / page, "python")
     assert blocks
-    # Noise is fresh, and once in some hundred runs a fit rightly warns of what it drew: a page that
-    # warns three times in a row does so of its own.
-    for attempt in range(3):
-        (folder := tmp_path / str(attempt)).mkdir()
-        monkeypatch.chdir(folder)
-        try:
-            _run(blocks, page)
-        except UserWarning:
-            if attempt == 2:
-                raise
-        else:
-            return
-
-
-def _run(blocks, page):
+    monkeypatch.chdir(tmp_path)
+    # Noise is fresh: warnings go by released numbers, but by chance in fewer than 1 of 1e6 fits.
     namespace = {}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("error")
-        if page in EXPECTED:
-            warnings.filterwarnings("ignore", message=EXPECTED[page])
         for block in blocks:  # later blocks go on where the earlier ones stopped
             exec(compile(block, page, "exec"), namespace)
 
@@ -227,13 +204,13 @@ SHOWING = (
 )
 # Pages that are not of one estimator, and may have more words or rows than the others.
 LONGER = {
-    "docs/user_guide/bounds.md": 810,  # an example for each kind of data
-    "docs/user_guide/federated-deploy.md": 740,  # the programs of servers and clients
+    "docs/user_guide/bounds.md": 780,  # an example for each kind of data
+    "docs/user_guide/federated-deploy.md": 720,  # the programs of servers and clients
 }
 # A row for each kind of data, and for each name.
 WIDER = {"docs/user_guide/geometries.md": 12, "docs/user_guide/pymanopt.md": 10}
 MOST_WORDS, MOST_ROWS = 700, 8
-MOST_IN_ALL = 65_500  # theory included
+MOST_IN_ALL = 60_000  # theory included
 
 
 def _shows(text):

@@ -556,7 +556,7 @@ def test_a_trusted_coordinator_adds_one_noise_to_exact_sums(tmp_path, monkeypatc
     uploads, refused = loop.run(InProcessTransport(agents), None, "spring")
     assert refused == [] and uploads.clients == tuple(PLACES) and uploads.attempts == ()
     statistic = agents["north"].plan.settings
-    pooled = [statistic.exact(agent.arrays, agent.groups) for agent in agents.values()]
+    pooled = [statistic.exact(agent.records) for agent in agents.values()]
     for (exact, shares), *parts in zip(drawn, *pooled, strict=True):
         np.testing.assert_array_equal(exact, sum(parts))
         assert shares is None
@@ -587,8 +587,7 @@ def test_a_coordinator_draws_one_noise_for_one_run(tmp_path):
     checkpoint = Checkpoint(tmp_path / "run.json")
     uploads, _ = loop.run(InProcessTransport(agents), None, "spring", checkpoint)
     exact = sum(
-        np.concatenate(agent.plan.settings.exact(agent.arrays, agent.groups))
-        for agent in agents.values()
+        np.concatenate(agent.plan.settings.exact(agent.records)) for agent in agents.values()
     )
     stored = json.loads((tmp_path / "run.json").read_text())
     assert stored["total"] == uploads.total.tolist() and (uploads.total != exact).all()

@@ -603,7 +603,7 @@ def test_a_secure_sum_survives_a_lost_hospital_and_a_lost_server(tmp_path, monke
     hospital = load("hospital", DEPLOYMENT / "hospital.py")
     agents = [hospital.build_agent(name, folder / name) for name in uploads.clients]
     statistic = agents[0].plan.settings
-    exact = sum(np.concatenate(statistic.exact(agent.arrays, agent.groups)) for agent in agents)
+    exact = sum(np.concatenate(statistic.exact(agent.records)) for agent in agents)
     assert 0 < np.abs(uploads.total - exact).max() < 20 * NOISE_SCALE
 
 

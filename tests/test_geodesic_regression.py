@@ -430,8 +430,9 @@ class Likelihood:
     def bound(self):
         return lambda *arguments: self(*arguments)
 
-    def __call__(self, releases, model, z, points, norm, *rest):
-        released = self.moments(releases, model, z, points, norm, *rest)
+    def __call__(self, releases, model, units, norm, *rest):
+        z, points = units.arrays
+        released = self.moments(releases, model, units, norm, *rest)
         rows = np.concatenate([np.ones((len(z), 1)), z], axis=1)
         here, there = (shorten(model.residuals(z[:1], end), norm)[0] for end in self.ends)
         others = rows[1:].T @ shorten(model.residuals(z[1:], points[1:]), norm)

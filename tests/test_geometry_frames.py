@@ -14,6 +14,7 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+from skriemdp.geometry._stiefel_paths import expm_skew
 
 
 def test_grassmann_principal_angles_at_their_extremes(rng):
@@ -57,6 +58,19 @@ def test_stiefel_exp_against_matrix_exponentials(n, p, metric, rng):
         lift = u @ x.T - x @ u.T + x @ (u.T @ x) @ x.T
         expected = scipy.linalg.expm(lift) @ x
     assert_allclose(geometry.exp(x, u), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1.0, 20.0])
+def test_exponentials_of_skew_matrices_in_closed_form(size, scale, rng):
+    matrices = scale * rng.normal(size=(50, size, size))
+    matrices -= matrices.swapaxes(1, 2)
+    found = expm_skew(np, matrices)
+    expected = [scipy.linalg.expm(matrix) for matrix in matrices]
+    assert_allclose(found, expected, atol=1e-11)
+    assert_allclose(
+        found @ found.swapaxes(1, 2), np.broadcast_to(np.eye(size), found.shape), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("metric", ["embedded", "canonical"])

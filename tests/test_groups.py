@@ -17,7 +17,7 @@ from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMatrixCompl
 from skriemdp._groups import Groups, find_ids, read_groups, read_ids
 from skriemdp._random import public_generator
 from skriemdp.datasets import from_frame
-from skriemdp.descent.groups import GroupedProblem, local_means
+from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
@@ -26,6 +26,7 @@ from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.location_scale.grouped_rows import GroupedRows
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.held import unpacked, variances
 from skriemdp.mechanisms.lifts import Lifts
@@ -33,7 +34,7 @@ from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem
 from skriemdp.pca.releases import exact_moment, product_ball
-from skriemdp.preprocessing import PerGroup
+from skriemdp.preprocessing import PerGroup, own_means
 from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     frame_product_sensitivity,
@@ -448,7 +449,8 @@ def test_a_persons_mean_is_the_same_to_the_last_bit_in_any_company(geometry):
     points = np.asarray(random_points(geometry, rng, len(ids)))
     point = np.asarray(random_points(geometry, rng, 1))[0]
     groups = Groups.from_ids(ids)
-    means = local_means(geometry, points, groups)
+    means = own_means(geometry, points, groups)
+    seen = PointRecords(geometry, points, groups=groups).vectors(point)
     problem = GroupedProblem(CostProblem(HalfSquaredDistance(geometry), points), groups)
     gradients = problem.gradient_coordinates(point)
     for kept in rng.integers(0, count, 4 if geometry.separate_rows else 2):
@@ -458,8 +460,10 @@ def test_a_persons_mean_is_the_same_to_the_last_bit_in_any_company(geometry):
         new_points[new_ids == kept] = own
         new_groups = Groups.from_ids(new_ids)
         assert new_groups.count == count
-        found = local_means(geometry, new_points, new_groups)
+        found = own_means(geometry, new_points, new_groups)
         np.testing.assert_array_equal(found[kept], means[kept])
+        found = PointRecords(geometry, new_points, groups=new_groups).vectors(point)
+        np.testing.assert_array_equal(found[kept], seen[kept])
         if not geometry.separate_rows:  # gradients are rounded together, as those of rows are
             continue
         problem = GroupedProblem(CostProblem(HalfSquaredDistance(geometry), new_points), new_groups)
@@ -478,7 +482,7 @@ def test_ten_steps_reach_the_local_mean(geometry):
     ids = np.repeat(np.arange(5), 8)
     coordinates = 0.4 * rng.standard_normal((40, geometry.dim)) / np.sqrt(geometry.dim)
     points = np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
-    means = local_means(geometry, points, Groups.from_ids(ids))
+    means = own_means(geometry, points, Groups.from_ids(ids))
     for k in range(5):
         best = frechet_mean(points[ids == k], geometry, center=means[k])
         assert float(geometry.dist(best, means[k])) < 1e-8
@@ -488,7 +492,7 @@ def test_one_row_each_is_the_row_itself():
     rng = np.random.default_rng(3)
     points = np.asarray(random_points(Sphere(2), rng, 10))
     ids = rng.permutation(10)
-    found = local_means(Sphere(2), points, Groups.from_ids(ids))
+    found = own_means(Sphere(2), points, Groups.from_ids(ids))
     np.testing.assert_allclose(found[ids], points, atol=1e-15)
 
 
@@ -612,7 +616,7 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
             return np.concatenate(list(units.tiles(give, 64, "mean")))
 
         phi = features(table)
-        seen = model.units(phi, labels, groups).tiles(model.gives(coef), 1, "mean")
+        seen = model.prepared(Units((phi, labels), groups)).tiles(model.gives(coef), 1, "mean")
         order = np.argsort(np.concatenate([c for c, _, _ in groups.blocks(4096)]))
         kernel = KernelWeights(table, 1.0)(query)[0]
         lifted = Units((phi, labels), groups).tiles(lifts.lift, 18, "factors")

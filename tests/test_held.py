@@ -110,7 +110,7 @@ def of_projectors(count, dim, seed):
     rank = max(1, dim // 2)
     frames = hostile(count * rank, dim, seed).reshape(count, rank, dim)
     frames[0], frames[1] = np.eye(dim)[:rank], np.eye(dim)[-rank:]
-    return projectors(dim, rank), [frame.T[None] for frame in frames]
+    return projectors(dim, rank), [frame[None] for frame in frames]
 
 
 def of_answers_less_levels(count, dim, seed):

@@ -792,8 +792,8 @@ LEAKS = {
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_planted_leak_is_found(leak, monkeypatch):
     secrets, place = secrets_of(5), {"__name__": "skriemdp.planted"}
-    exec(f"import logging, warnings\ndef planted(geometry, X):\n    {LEAKS[leak]}", place)
-    monkeypatch.setattr("skriemdp.mean.domains.as_points", place["planted"])
+    exec(f"import logging, warnings\ndef planted(geometry, X, name):\n    {LEAKS[leak]}", place)
+    monkeypatch.setattr("skriemdp.core.manifold_input.as_points", place["planted"])
     X, _ = table(np.random.default_rng(0), secrets, MEAN)
     text, _ = shown_by(lambda: clone(MEAN).set_params(accountant=Recorder()).fit(X))
     assert secrets.found_in(text)
@@ -805,14 +805,14 @@ def test_what_foreign_code_says_of_a_record_is_withheld(method, monkeypatch):
     X, _ = table(np.random.default_rng(0), secrets, MEAN)
     model = clone(MEAN).set_params(accountant=Recorder()).fit(X)
 
-    def foreign(geometry, X):
+    def foreign(geometry, X, name="X"):
         try:
             raise KeyError(str(X))
         except KeyError:
             raise ValueError(f"bad {X}")  # noqa: B904
 
-    for module in ("domains", "estimator"):
-        monkeypatch.setattr(f"skriemdp.mean.{module}.as_points", foreign)
+    for module in ("core.manifold_input", "mean.domains", "mean.estimator"):
+        monkeypatch.setattr(f"skriemdp.{module}.as_points", foreign)
     text, error = shown_by(lambda: getattr(model, method)(X))
     assert isinstance(error, ValueError)
     assert error.__context__ is None and error.__cause__ is None

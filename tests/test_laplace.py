@@ -195,7 +195,7 @@ def test_nothing_left_after_gaussian_releases():
 
 
 # E|v|^2 over that of Gaussian noise at the same (epsilon, delta), after releases of a share of
-# mu^2: the tables of docs/theory/laplace-noise.md, all of it by benchmarks/laplace_noise.py.
+# mu^2: what benchmarks/laplace_noise.py prints.
 @pytest.mark.parametrize(
     ("dim", "epsilon", "delta", "share", "ratio"),
     [

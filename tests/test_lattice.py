@@ -601,7 +601,7 @@ def test_each_step_of_a_descent_has_its_noise():
     point = ball.geometry.exp_coordinates(ball.center, np.array([0.3, 0.1]))
     query = GradientQuery(problem, point)
     rng = np.random.default_rng(0)
-    draws = np.array([FullBatch().release(query, 2.0, rng) for _ in range(400)])
+    draws = np.array([FullBatch().noisy_mean(query, 2.0, rng) for _ in range(400)])
     sigma = 2.0 * 2.0 * 0.5 / 200
     exact = exact_mean(query)
     z = (draws - exact) / sigma

@@ -1,6 +1,7 @@
 """Private linear models: bounds of gradients, metrics, noise, the budget and what users see."""
 
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -887,3 +888,18 @@ def test_the_intercept_is_no_evidence_of_a_model():
         for seed in range(8)
     ]
     assert sum(word in one for one in said) >= 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_makes_one_copy_of_dense_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 40))
+    y, before = (X[:, 0] > 0.0).astype(int), X.copy()
+    model = PrivateNoisyAdaGrad(n_steps=2, classes=(0, 1), accountant=PrivacyAccountant())
+    model.fit(X[:1000], y[:1000])  # modules are loaded
+    tracemalloc.start()
+    model.fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.25 * X.nbytes + 2**23  # tiles, and numbers per record
+    np.testing.assert_array_equal(X, before)

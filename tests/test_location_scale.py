@@ -21,6 +21,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
 )
+from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import make_cloud
@@ -57,6 +58,7 @@ from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.units import Units
 
 SPACES = {
     "affine": (SPD(3), 3.0, 0.3),
@@ -315,13 +317,13 @@ def test_rotations_start_from_the_nearest_rotation():
     middle *= np.sign(np.linalg.det(middle))
     steps = 0.1 * rng.normal(size=(60, 3))
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
-    rule = start_rule(geometry)
-    assert rule.share(10.0) == 0.25 and rule.share(1e4) == 0.03
-    start = rule.release(points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    rule = start_rule(geometry, len(points), 10.0 / len(points))
+    assert rule.share == 0.25 and start_rule(geometry, len(points), 1e3).share == 0.03
+    start = rule.release(Units((points,)), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = rule.release(-points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(Units((-points,)), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
@@ -366,13 +368,16 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     rng = np.random.default_rng(0)
     around = np.linalg.qr(rng.normal(size=(5, geometry.p)))[0]
     points = np.linalg.qr(around + 0.5 * rng.normal(size=(40, 5, geometry.p)))[0]
-    start = start_rule(geometry).release(
-        points, len(points), GaussianBudget(500.0), 1.0, NoiseStreams(0)
-    )
-    mean = (points @ points.transpose(0, 2, 1)).mean(axis=0)
-    leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
-    assert float(geometry.dist(start.center, leading)) < 0.01
-    assert start.direction > 100.0
+    people = Groups.from_ids(np.repeat(np.arange(14), [3] * 13 + [1]))
+    shares = 1.0 / np.repeat(people.sizes, people.sizes)
+    for groups, weights in ((None, np.ones(40)), (people, shares)):
+        n = len(points) if groups is None else groups.count
+        rule = dataclasses.replace(start_rule(geometry, n, 500.0), share=1.0)
+        start = rule.release(Units((points,), groups), GaussianBudget(500.0), NoiseStreams(0))
+        mean = np.average(points @ points.transpose(0, 2, 1), axis=0, weights=weights)
+        leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
+        assert float(geometry.dist(start.center, leading)) < 0.01
+        assert start.direction > 100.0
 
 
 # -- audits: 1 - 1e-8 confidence, so a false alarm once in 1e8 runs -------------------------------
@@ -381,7 +386,7 @@ MU = 2.0
 
 
 def start_scores(geometry, points, direction, trials=500):
-    rule = start_rule(geometry)
+    rule = dataclasses.replace(start_rule(geometry, len(points), MU), share=1.0)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         draw = noise.draw
@@ -393,7 +398,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            rule.release(points, len(points), GaussianBudget(MU), 1.0, NoiseStreams())
+            rule.release(Units((points,)), GaussianBudget(MU), NoiseStreams())
     return np.array(seen)
 
 
@@ -631,3 +636,40 @@ def test_distances_are_counted_the_same_in_one_tile_or_several(ends):
     )
     found = _within(_Asked(), records, None, None) / math.sqrt(0.5)
     assert found.tolist() == pytest.approx([2, 3, 4, 6])
+
+
+def test_distances_that_are_not_kept_are_asked_of_each_record_alone(monkeypatch):
+    """On a geometry whose rows may depend, in their last bits, on the rows beside them."""
+    geometry, asked = Sphere(2), []
+    points = make_cloud(geometry, 7, radius=0.3, rng=np.random.default_rng(0))
+    monkeypatch.setattr(Sphere, "separate_rows", False)
+    dist = type(geometry).dist
+
+    def recorded(self, point, others):
+        asked.append(len(others))
+        return dist(self, point, others)
+
+    monkeypatch.setattr("skriemdp.location_scale.points._KEPT_BYTES", 0)
+    monkeypatch.setattr(type(geometry), "dist", recorded)
+    (found,) = PointRecords(geometry, points).distances(geometry.base_point)
+    assert found.shape == (7,) and asked == [1] * 7
+
+
+def test_logarithms_of_log_euclidean_matrices_are_taken_once(monkeypatch):
+    geometry, seen = LogEuclideanSPD(3), []
+    points = make_cloud(geometry, 50, radius=1.0, rng=np.random.default_rng(0))
+    centers = geometry.base_point, points[0]
+    expected = [np.asarray(geometry.log_coordinates(center, points)) for center in centers]
+    eigh = np.linalg.eigh
+
+    def counted(matrices):
+        seen.extend([0] * len(matrices) if matrices.ndim == 3 else [])
+        return eigh(matrices)
+
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    records = PointRecords(geometry, points)
+    for center, rows in zip(centers, expected, strict=True):
+        (lengths,) = records.distances(center)
+        np.testing.assert_array_equal(records.coordinates(center), rows)
+        np.testing.assert_allclose(lengths, np.linalg.norm(rows, axis=1))
+    assert len(seen) == len(points)

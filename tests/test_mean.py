@@ -368,3 +368,13 @@ def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
         sides = scores(X), scores(Y)
         audit = audit_scores(*sides, delta=1e-3, confidence=CONFIDENCE, tuning_share=0.2)
     assert (audit.mu > gaussian_mu(8.0, 1e-3)) == halved
+
+
+@pytest.mark.parametrize("geometry, radius", [(Hyperboloid(2), 3.0), (Sphere(20), 1.2)], ids=str)
+def test_the_exact_mean_of_a_wide_cloud_takes_few_steps(geometry, radius):
+    """Steps of length one take 27 and more here."""
+    for seed in range(3):
+        X = make_cloud(geometry, 200, radius=radius, rng=np.random.default_rng(seed))
+        found = frechet_mean(X, geometry, max_iter=12)
+        gradient = np.asarray(geometry.log_coordinates(found, X)).mean(axis=0)
+        assert np.linalg.norm(gradient) < 2e-10

@@ -86,11 +86,11 @@ def test_second_derivatives_are_those_of_the_mean_distance(geometry, within):
 def test_a_person_counts_as_much_as_a_record():
     geometry = Hyperboloid(2)
     X = contaminated(geometry, 0.5, 6.0, 0.1, n=200)
-    plan, people = plan_median(geometry, 200, 0.5, None, "private"), PointRecords(geometry, X)
-    alone = plan.release(people, X, None, NoiseStreams(0, b"x"))[-1]
-    thrice = np.repeat(X, 3, axis=0)
+    plan = plan_median(geometry, 200, 0.5, None, "private")
+    alone = plan.release(PointRecords(geometry, X), NoiseStreams(0, b"x"))[-1]
     groups = Groups.from_ids(np.repeat(np.arange(200), 3))
-    owned = plan.release(people, thrice, groups, NoiseStreams(0, b"x"))[-1]
+    thrice = PointRecords(geometry, np.repeat(X, 3, axis=0), groups=groups)
+    owned = plan.release(thrice, NoiseStreams(0, b"x"))[-1]
     # Factors of people have a coarser lattice.
     np.testing.assert_allclose(owned.directions, alone.directions, atol=0.02)
     np.testing.assert_allclose(owned.mean, alone.mean, atol=0.1)

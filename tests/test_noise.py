@@ -91,7 +91,7 @@ def one_count(rng):
 
 def pure_sums(rng):
     mechanism = PureSumsAndCounts(dim=2, bound=0.5, epsilon=1.0)
-    sums, counts = mechanism.release(np.zeros((1, 2)), np.zeros(1), rng, DRAWS)
+    sums, counts = mechanism.release((np.zeros((1, 2)), np.zeros(1)), rng, DRAWS)
     # The longer of the two, in units of the scale, is the radius of the norm in three dimensions.
     return np.maximum(lengths(sums[:, 0]) / 0.5, np.abs(counts[:, 0]))[:, None] / mechanism.scale
 

@@ -178,14 +178,14 @@ def test_rows_that_lapack_gives_up_on_change_nobody_else(monkeypatch):
     steps = 0.5 * rng.standard_normal((24, geometry.dim))
     rows = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
     groups, recenter = Groups.from_ids(np.arange(24) % 6), Recenter(geometry)
-    expected, means = recenter._of_each(rows, groups), preprocessing.local_means
+    expected, means = recenter._of_each(rows, groups), preprocessing.own_means
 
     def gives_up(geometry, points, some):
         if 2 in some.order:
             raise np.linalg.LinAlgError("Eigenvalues did not converge")
         return means(geometry, points, some)
 
-    monkeypatch.setattr(preprocessing, "local_means", gives_up)
+    monkeypatch.setattr(preprocessing, "own_means", gives_up)
     found = recenter._of_each(rows, groups)
     assert found[2] is None
     for k in (0, 1, 3, 4, 5):

@@ -327,10 +327,10 @@ def test_event_laws(event):
         epsilon = event.epsilon(delta)
         assert event.delta(epsilon) <= delta
         assert event.delta(0.999 * epsilon) > delta
-    assert event.delta(0.2) >= math.exp(log_delta(event.release.pair, 0.2)[0])
+    assert event.delta(0.2) >= math.exp(log_delta(event.profile.pair, 0.2)[0])
     loss = event.privacy_loss_distribution(1e-3)
     for epsilon in (0.1, 0.45, 0.5 * event.epsilon(1e-8)):
-        exact = math.exp(log_delta(event.release.pair, epsilon)[0])
+        exact = math.exp(log_delta(event.profile.pair, epsilon)[0])
         assert exact <= loss.get_delta_for_epsilon(epsilon) * (1 + 1e-9) <= 1.01 * exact + 1e-12
     bound = event.gdp_bound
     assert event.delta(0.3) <= math.exp(log_gaussian_delta(bound, 0.3)) * (1 + 1e-9)
@@ -452,7 +452,7 @@ def test_matrix_event():
     assert event.delta(1.0) <= math.exp(log_gaussian_delta(event.gdp_bound, 1.0))
     loss = event.privacy_loss_distribution(1e-3)
     # Two proved bounds of all directions, each close to the direction that is worst.
-    plane = math.exp(log_delta(event.release.worst_pair, np.array([1.0]))[0])
+    plane = math.exp(log_delta(event.profile.worst_pair, np.array([1.0]))[0])
     assert plane <= loss.get_delta_for_epsilon(1.0) <= 1.02 * plane
     assert plane <= event.delta(1.0) <= 1.02 * plane
     assert event.renyi(2.0) >= 0.25

@@ -59,7 +59,7 @@ FACTORIES = {"count", "quantile", "noise"}
 # These call a factory of a budget beside the releases: plans, which fix what a fit will draw, and
 # estimators whose count of clipped records is drawn in the course of the fit.
 FACTORY_CALLERS = {
-    "federated/sums.py", "location_scale/search.py", "mean/classifier.py", "mean/planning.py",
+    "location_scale/search.py", "mean/classifier.py", "mean/planning.py",
 }  # fmt: skip
 # No guarantee rests on these.  They scale what is estimated (`scale_factors`, `unit_rows`,
 # `_label_points`: sets bound what comes of it, tests/replay/test_mutations.py takes them away),

@@ -211,7 +211,7 @@ def test_scales_in_numbers(rng):
     assert_means(noise[:, 0, 1] ** 2, 2 * 23 * 0.2**2)
     assert_means(noise[:, 0, 0] ** 2, 4 * 23 * 0.2**2)
     mechanism = PureSumsAndCounts(3, bound=0.5, epsilon=0.25)
-    sums, counts = mechanism.release(np.zeros((1, 3)), np.zeros(1), rng, 50_000)
+    sums, counts = mechanism.release((np.zeros((1, 3)), np.zeros(1)), rng, 50_000)
     norm = np.maximum(np.linalg.norm(sums[:, 0], axis=1) / 0.5, np.abs(counts[:, 0]))
     assert_means(norm, 4 * 2 / 0.25)
 
@@ -300,7 +300,7 @@ def grouped(monkeypatch):
     def release(group, trials):
         sums, counts = np.zeros((2, 1)), np.zeros(2)
         sums[group], counts[group] = (1.0, -1.0)[group], 1.0
-        sums, counts = mechanism.release(sums, counts, rng, trials)
+        sums, counts = mechanism.release((sums, counts), rng, trials)
         return np.concatenate([sums[..., 0], counts], axis=1)
 
     def loss(out):

@@ -117,6 +117,7 @@ def test_a_level_must_be_a_probability(rng):
 def spent(**changes):
     facts = {"epsilon": 1.0, "delta": 1e-5, "unit": "user", "seeded": False}
     facts["public"] = {"n": 300, "center": np.zeros(3), "manifold": "Sphere(2)"}
+    facts["public"] |= {"arithmetic": "exact integers", "releases": ()}  # not said
     return types.SimpleNamespace(**facts | changes)
 
 
@@ -129,7 +130,7 @@ def test_a_region_on_the_globe_reads_in_degrees():
     assert "longitude 45.00° and latitude -45.00°" in words
     assert "semi-axes 4° and 2°" in words and "confidence 90 %" in words
     assert "(1, 1e-05)-differentially private under replacement of one user" in words
-    assert "n=300, center, manifold=Sphere(2)" in words
+    assert words.endswith("public were n=300, center, manifold=Sphere(2).")
 
 
 def test_words_for_other_spaces_and_for_noise_that_repeats():

@@ -17,6 +17,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression import PrivateHyperbolicRegressor, prediction_releases
 from skriemdp.regression.features import FeatureMap
@@ -83,8 +84,9 @@ def test_gradients_are_those_of_the_squared_distance(dim, scale):
 
 def mean_gradient(fitted, weights, features, labels):
     """Of clipped gradients, without noise."""
+    units = fitted.prepared(Units((features, labels)))
     with mock.patch.object(noise, "draw", lambda exact, *rest, **facts: exact):
-        return fitted.gradient(weights, fitted.units(features, labels), None)
+        return fitted.gradient(weights, units, None)
 
 
 def test_gradients_of_far_labels_are_bounded_by_clipping():
@@ -464,10 +466,10 @@ def test_weighted_means_converge_to_the_frechet_mean_without_noise(private):
     ball = GeodesicBall(space, None, 5.0)
     points = space.exp_coordinates(space.base_point, rng.normal(size=(40, 2)))
     weights = rng.random(40)
-    release = WeightedMean(ball, 5000.0, 40, 10.0, private)
+    release = WeightedMean(ball, 5000.0, 40, 10.0, private, space.base_point)
     whole = mock.patch.object(prediction_releases, "signal_share", lambda total, sigma: 1.0)
     with whole, mock.patch.object(noise, "draw", lambda exact, *rest, **facts: exact):
-        found = release.release(space.base_point, points, weights, 1.0, rng)
+        found = release.release(Units((points, weights)), rng)
     size = np.linalg.norm(weights @ space.log_coordinates(found, points)) / weights.sum()
     assert size < 1e-3
 

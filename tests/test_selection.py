@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -19,6 +20,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 from skriemdp.selection.estimator import _Prepaid
+from skriemdp.selection.parts import candidates_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 2)) * 0.1
@@ -208,7 +210,9 @@ def test_audit_of_a_whole_search(noise, searches, cheat, monkeypatch):
     neighbour = data.copy()
     data[0], neighbour[0] = 1.0, -1.0
     base = PrivateFrechetMean(mechanism="tangent", noise=noise, epsilon=0.3, delta=1e-3, radius=1.0)
-    search = PrivateGridSearchCV(base, {"radius": [1.0]}, mean_runs=3.0, delta=1e-3)
+    # With this division the record that differs is one that trains.
+    settings = {"mean_runs": 3.0, "delta": 1e-3, "public_seed": 1}
+    search = PrivateGridSearchCV(base, {"radius": [1.0]}, **settings)
 
     def scores(rows):
         return [float(search.fit(rows).best_estimator_.mean_[0]) for _ in range(searches)]
@@ -291,3 +295,35 @@ def test_scores_are_losses():
     found = search.fit(rows).best_score_
     _, test = search._split(rows, None)
     assert found == pytest.approx(-0.6 * test[0].mean(), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"b": [1, 2], "a": ("x", "y", "z")},
+        [{"a": [1]}, {"b": np.array([1.0, 2.0]), "a": [None]}],
+        {},
+    ],
+    ids=["dict", "list", "empty"],
+)
+def test_candidates_are_those_of_a_parameter_grid(grid):
+    asked = []
+    assert candidates_of(grid, asked.append) == list(ParameterGrid(grid))
+    assert asked == [len(ParameterGrid(grid))]
+
+
+@pytest.mark.parametrize(
+    ("grid", "error"),
+    [
+        ("a", TypeError),
+        ([1], TypeError),
+        ({"a": 1.0}, TypeError),
+        ({"a": "text"}, TypeError),
+        ({"a": np.ones((2, 2))}, TypeError),
+        ({"a": []}, ValueError),
+    ],
+    ids=str,
+)
+def test_what_is_no_grid_is_refused(grid, error):
+    with pytest.raises(error, match="param_grid"):
+        candidates_of(grid, lambda count: None)

@@ -156,7 +156,7 @@ def test_noise_has_the_calibrated_size_in_the_riemannian_metric(geometry):
     sigma = 3.0 * 2 * 0.2 / 2
     mean = exact_mean(query)
     rng = np.random.default_rng(5)
-    releases = np.stack([FullBatch().release(query, 3.0, rng) for _ in range(150)])
+    releases = np.stack([FullBatch().noisy_mean(query, 3.0, rng) for _ in range(150)])
     squares = (np.linalg.norm(releases - mean, axis=1) / sigma) ** 2
     degrees = 150 * geometry.dim
     assert squares.sum() == pytest.approx(degrees, abs=6 * math.sqrt(2 * degrees))

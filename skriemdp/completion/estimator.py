@@ -25,7 +25,6 @@ from skriemdp.completion.releases import (
     release_model,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
 from skriemdp.descent.releases import PoissonSampler
@@ -365,7 +364,6 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 "delta=0 asks for pure differential privacy, which no mechanism here gives; use a "
                 "delta well below 1/n."
             )
-        warn_large_delta(self.delta, n)
         bounds = _public_bounds(self.bounds)
         rank = self._public_rank(d)
         if self.n_steps is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "LEVEL",
     "RESIDUAL_VARIANCE",
     "centered_values",
+    "user_deviations",
     "effect_strength",
     "overall_level",
     "posterior_counts",
@@ -134,12 +135,11 @@ class ItemEffects:
         return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
     def release(
-        self, matrix: sparse.csr_array, level: float, mu: float, rng: np.random.Generator
+        self, units: Units, mu: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums and counts of every item; mu-GDP."""
-        deviations = with_data(matrix, _deviations(matrix, level))
-        held = self.held(matrix.shape[1])
-        total = private_sum(Units((Users(deviations),)), _entries, held, mu, rng).value
+        """Noisy sums and counts of every item, of users' deviations; mu-GDP."""
+        held = self.held(units.arrays[0].matrix.shape[1])
+        total = private_sum(units, _entries, held, mu, rng).value
         return DEVIATION_BOUND * total[:, 0], total[:, 1]
 
     def effects(
@@ -207,6 +207,11 @@ def _mean_of_rows(
     noisy = private_sum(units, lambda *rows: rows, LEVEL, mu, rng)
     total, users = noisy.value[0].tolist()
     return total, min(max(users, 1.0), float(matrix.shape[0])), noisy.sigma
+
+
+def user_deviations(matrix: sparse.csr_array, level: float) -> Units:
+    """Users, with their ratings' deviations for :meth:`ItemEffects.release`."""
+    return Units((Users(with_data(matrix, _deviations(matrix, level))),))
 
 
 def _entries(block: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from skriemdp.completion.item_releases import (
     share_within_bound,
     typical_count,
     user_biases,
+    user_deviations,
 )
 from skriemdp.completion.problem import CompletionProblem, normalized_rows, with_data
 from skriemdp.completion.signal_releases import (
@@ -340,7 +341,8 @@ class _Items:
     def add(self, share: float, label: str) -> None:
         """Release the totals with this share of mu**2 and average with what is there."""
         mu, rng = self.plan.mu_of(share), self.streams(label)
-        sums, counts = self.mechanism.release(self.matrix, self.level, mu, rng)
+        units = user_deviations(self.matrix, self.level)
+        sums, counts = self.mechanism.release(units, mu, rng)
         total = self.share + share
         self.sums = (self.share * self.sums + share * sums) / total
         self.counts = (self.share * self.counts + share * counts) / total
@@ -402,7 +404,7 @@ def _measured_signal(
     test = SignalTest(min(rank, plan.d), plan.n, plan.mu_of(SMALL_SHARES["signal"]))
     # The items with the largest released counts; one order for equal ones.
     columns = np.sort(np.argsort(-popularity, kind="stable")[:SIGNAL_ITEMS])
-    total = max(test.release(residuals, columns, streams("signal")), 0.0)
+    total = max(test.release(Units((residuals[:, columns],)), streams("signal")), 0.0)
     total = whole_spectrum(total, popularity, columns)
     # A user of m ratings whose residuals lie in the subspace for a share s of their variance adds
     # about s m / d to the sum, for evenly spread observations.

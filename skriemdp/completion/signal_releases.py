@@ -65,23 +65,19 @@ class SignalTest:
         """Sensitivity of the computed sum: no eigenvalue of M exceeds n."""
         return leading_eigenvalues_sensitivity(self.rank * _BACKWARD * SIGNAL_ITEMS * self.n)
 
-    def release(
-        self, matrix: sparse.csr_array, columns: np.ndarray, rng: np.random.Generator
-    ) -> float:
-        """The noisy sum of the rows of `matrix`, cut to the public `columns`."""
-        number = GaussianNumber(self.sensitivity, self.mu)
-        return number.release(self.value(matrix, columns), rng)
+    def release(self, units: Units, rng: np.random.Generator) -> float:
+        """The noisy sum of the rows of one CSR matrix, of the public items."""
+        return GaussianNumber(self.sensitivity, self.mu).release(self.value(units), rng)
 
-    def value(self, matrix: sparse.csr_array, columns: np.ndarray) -> float:
+    def value(self, units: Units) -> float:
         """The sum without noise, not private."""
-        moment = _hollow_integers(matrix, columns)
+        moment = _hollow_integers(units)
         return float(np.linalg.eigvalsh(moment)[-self.rank :].sum())
 
 
-def _hollow_integers(matrix: sparse.csr_array, columns: np.ndarray) -> np.ndarray:
-    """Hollow moment of the rows, cut to `columns` and normalised; exact up to its last division."""
-    held = Moment(1.0, len(columns))
-    units = Units((matrix[:, columns],))
+def _hollow_integers(units: Units) -> np.ndarray:
+    """Hollow moment of the rows, normalised; exact up to its last division."""
+    held = Moment(1.0, units.arrays[0].shape[1])
     total = integer_total(units, lambda rows: normalized_rows(rows).toarray(), held, PLAIN_STEPS)
     moment = total.astype(float) / held.longest(PLAIN_STEPS) ** 2  # integer rows are no longer
     np.fill_diagonal(moment, 0.0)

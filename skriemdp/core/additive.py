@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from skriemdp._groups import Groups
 from skriemdp.mechanisms.sum import Part
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Data, Plan, Terms
@@ -24,7 +24,7 @@ class IntegerStatistic(Protocol):
         """Its releases; they do not depend on a table's number of records."""
         ...
 
-    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+    def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of each part over a table, without noise."""
         ...
 
@@ -54,11 +54,11 @@ class Additive(Protocol):
     def _additive_plan(self, facts: Any, terms: Terms) -> Plan[Any]:
         """A plan whose settings are noisy sums in public bounds; ValueError where there is none.
 
-        ``settings.noisy(arrays, groups, streams)`` are the sums over a table with noise for all of
-        the planned event, one vector of ``settings.size`` numbers.  Sums over disjoint tables, each
-        with noise of its own, add up to sums over all records.  `arrays` are those of `_records`,
-        `groups` says which rows are one person's, and ``streams("label")`` is the noise generator
-        of a release.
+        ``settings.noisy(records, streams)`` are the sums over a table with noise for all of the
+        planned event, one vector of ``settings.size`` numbers.  Sums over disjoint tables, each
+        with noise of its own, add up to sums over all records.  `records` are the arrays of
+        `_records` and whose rows they are, and ``streams("label")`` is the noise generator of a
+        release.
         """
         ...
 

@@ -22,13 +22,14 @@ from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.count_releases import count_before
 from skriemdp.core.forecast import Expected, ExpectedError, Forecast, forecast, per_group
-from skriemdp.core.parameters import check_parameters, check_target
+from skriemdp.core.parameters import check_parameters, check_target, warn_large_delta
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
@@ -52,6 +53,11 @@ class Data:
     arrays: tuple
     facts: Any
     groups: Groups | None = None
+
+    @property
+    def units(self) -> Units:
+        """The arrays, and whose rows they hold."""
+        return Units(self.arrays, self.groups)
 
     def by_group(self, groups: Groups) -> Data:
         """The same rows, of which each group is one record."""
@@ -332,6 +338,12 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             mechanism, (ExpectedError("noise", noise, f"sensitivities of {last.name}"),)
         )
 
+    def _planned(self, facts: dict[str, Any], terms: Terms) -> Plan[Any]:
+        """The plan of a fit, which says what its delta allows."""
+        plan = self._plan(facts, terms)
+        warn_large_delta(self.delta, facts["n"])
+        return plan
+
     def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         check_target(self.epsilon, self.delta)
         check_random_state(self.random_state)
@@ -340,7 +352,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         if getattr(accountant, "unit", None) == PRESENT:
             return self._fit_secret_n(X, y, groups, accountant)
         data = validated(self, X, y, groups)
-        plan = self._plan(data.facts, self._terms(accountant))
+        plan = self._planned(data.facts, self._terms(accountant))
         if data.groups is not None:
             plan = per_group(plan)
         plan.work.begin()
@@ -368,7 +380,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         terms = dataclasses.replace(self._terms(accountant), secret_n=True)
 
         def planned(n: int) -> Plan:
-            plan = self._plan(data.facts | {"n": n}, terms)
+            plan = self._planned(data.facts | {"n": n}, terms)
             stated = {name: fact for name, fact in plan.public.items() if name != "n"}
             if cost not in (None, plan.event) or plan.arithmetic not in (INTEGERS, PLAIN):
                 raise RuntimeError("this plan is not for a secret number of records.")

@@ -208,7 +208,7 @@ def forecast(
     def planned(count: int) -> tuple[Plan, Expected, list[str]]:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            plan = blank._plan(facts | {"n": count}, terms)
+            plan = blank._planned(facts | {"n": count}, terms)
             plan = per_group(plan) if grouped else plan
             expected = blank._expected(plan, facts | {"n": count}, spread)
         return plan, expected, [str(each.message) for each in said]

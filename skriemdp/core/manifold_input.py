@@ -12,6 +12,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.convert import as_geometry
 from skriemdp.geometry.correlation import Correlation
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
@@ -25,15 +26,15 @@ __all__ = [
     "asymmetric",
     "check_descent_radius",
     "check_membership",
+    "checked_points",
+    "geometry_of",
     "check_reach",
     "check_descent_domain",
     "clipped_share",
     "descent_domain",
-    "point_shape",
     "public_array",
     "public_ball",
     "public_point",
-    "warn_large_delta",
     "warn_published_labels",
     "warn_small_model",
     "warn_small_search",
@@ -43,13 +44,22 @@ __all__ = [
 CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
-def point_shape(X: Any, manifold: Any) -> tuple[int, ...]:
-    """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
+def geometry_of(X: Any, manifold: Any) -> Geometry:
+    """That of `manifold` for records X; flat rows of square matrices count as matrices."""
+    shape = X.shape[1:]
     if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
         size = math.isqrt(X.shape[1])
         if size * size == X.shape[1]:
-            return (size, size)
-    return X.shape[1:]
+            shape = (size, size)
+    return as_geometry(manifold, point_shape=shape)
+
+
+def checked_points(X: Any, manifold: Any, name: str = "X") -> tuple[Geometry, Any]:
+    """The geometry of `X`, called `name`, and its rows as points, all of which lie on it."""
+    geometry = geometry_of(X, manifold)
+    points = as_points(geometry, X, name)
+    check_membership(geometry, points, name)
+    return geometry, points
 
 
 def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
@@ -272,15 +282,6 @@ def warn_published_labels(classes: Any) -> None:
         )
 
 
-def warn_large_delta(delta: float, n: int) -> None:
-    """Warn, from public numbers, when delta would allow releasing a random record."""
-    if delta >= 1.0 / n:
-        warn_user(
-            f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
-            "allowed; use a smaller delta."
-        )
-
-
 def warn_small_search(n: int, mu: float, cure: str = "a public center and radius") -> None:
     """Warn, from public numbers, when a private ball says little; `mu` is that of the whole fit.
 
@@ -310,7 +311,9 @@ def warn_small_model(n: int, signal: float) -> None:
         )
 
 
-def clipped_share(noisy: float, sigma: float, expected: float, radius: float) -> float:
+def clipped_share(
+    noisy: float, sigma: float, expected: float, radius: float, pure: bool = False
+) -> float:
     """A released fraction within [0, 1]; warns when far more rows were clipped than planned.
 
     Parameters
@@ -321,10 +324,12 @@ def clipped_share(noisy: float, sigma: float, expected: float, radius: float) ->
         Fraction that the radius was meant to clip.
     radius : float
         Public, or released.
+    pure : bool, default=False
+        Whether the noise is Laplace.
     """
     advice = (
         f"lie outside the ball of radius {radius:g} and were projected on it; choose center and "
         "radius from public knowledge of the data's range, or pass center='private' and "
         "radius='private'."
     )
-    return told_fraction(noisy, sigma, expected, advice)
+    return told_fraction(noisy, sigma, expected, advice, pure)

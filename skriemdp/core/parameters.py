@@ -13,7 +13,13 @@ from skriemdp._validation import check_count, check_factor, check_privacy, check
 from skriemdp._warnings import warn_user
 from skriemdp.core.work import check_limit
 
-__all__ = ["check_parameters", "check_target", "label_list", "warn_large_epsilon"]
+__all__ = [
+    "check_parameters",
+    "check_target",
+    "label_list",
+    "warn_large_delta",
+    "warn_large_epsilon",
+]
 
 _BOUNDS = ("clip_norm", "max_norm")
 _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
@@ -110,3 +116,12 @@ def label_list(classes: Any, y: Any) -> np.ndarray:
             "with skriemdp.config_context(most_classes=...), or predict a number, not a class."
         )
     return labels
+
+
+def warn_large_delta(delta: float, n: int) -> None:
+    """Warn, from public numbers, when delta would allow releasing a random record."""
+    if delta >= 1.0 / n:
+        warn_user(
+            f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
+            "allowed; use a smaller delta."
+        )

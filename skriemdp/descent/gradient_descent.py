@@ -131,7 +131,7 @@ def run(
     expect_integers(rng, len(noise_multipliers) * problem.gradient_dim)
     for multiplier in noise_multipliers:
         query = GradientQuery(problem, path.point, clip_norm)
-        path.advance(batches.release(query, multiplier, rng))
+        path.advance(batches.noisy_mean(query, multiplier, rng))
     return path.result
 
 

@@ -1,4 +1,4 @@
-"""People who own several records: a mean of their own, and sums over people.
+"""People who own several records, in sums of gradients over people.
 
 The unit of privacy is then the group: all its rows, any number of them with any values and labels,
 may be replaced at once.  Its contribution to every sum is computed from its own rows only, and is
@@ -19,43 +19,7 @@ from skriemdp.descent.problem import Problem
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball
 
-__all__ = ["GroupedProblem", "local_means"]
-
-# Steps of a local mean: after ten, rows within .4 of each other are 1e-11 from converged
-# (tests/test_groups.py).  A fixed number, so that running time says nothing about a person's rows.
-_STEPS = 10
-
-
-def local_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
-    """Fréchet mean of each group's own points, shape ``(n_groups, *shape)``.
-
-    Ten steps of gradient descent from the group's first point, with step lengths of its own; no
-    group's number of steps or result depends on another's rows.  A step that leaves the manifold
-    is not taken.
-
-    Where the logarithms of a geometry are iterated together until all have converged, a group's
-    mean would tell of the others': there the groups are computed one at a time.
-    """
-    if not geometry.separate_rows and groups.count > 1:
-        each = (groups.select(np.array([k])) for k in range(groups.count))
-        return np.concatenate([local_means(geometry, points, group) for group in each])
-    points = np.asarray(points)[groups.order]
-    owners = groups.owners()
-    first = points[groups.starts]
-    current, axes = first, (1,) * (first.ndim - 1)
-    steps, previous = np.ones(groups.count), np.full(groups.count, np.inf)
-    with np.errstate(all="ignore"):
-        for _ in range(_STEPS):
-            base = current[owners] if groups.count > 1 else current[0]
-            velocity = groups.means(geometry.log(base, points))
-            sizes = np.asarray(geometry.norm(current, velocity))
-            # Strong negative curvature overshoots with full steps; halving restores contraction.
-            steps = np.where(sizes > 0.7 * previous, np.maximum(steps / 2.0, 1.0 / 64.0), steps)
-            previous = sizes
-            moved = np.asarray(geometry.exp(current, steps.reshape(-1, *axes) * velocity))
-            inside = np.asarray(geometry.belongs(moved)).reshape(-1, *axes)
-            current = np.where(inside, moved, current)
-    return current
+__all__ = ["GroupedProblem"]
 
 
 @dataclass(frozen=True, eq=False)

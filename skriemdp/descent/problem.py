@@ -152,6 +152,8 @@ class FrechetProblem(Problem):
         it is known already.
     known_squares : ndarray of shape ``(n,)``, optional
         ``geometry.squares(points)``, where they are known already.
+    center_rows : ndarray of shape ``(n, dim)``, optional
+        Normal coordinates of `points` at the centre, where they are known already.
 
     Notes
     -----
@@ -165,6 +167,7 @@ class FrechetProblem(Problem):
     points: np.ndarray
     center_log_sum: np.ndarray | None = None
     known_squares: np.ndarray | None = None
+    center_rows: np.ndarray | None = None
 
     @classmethod
     def from_records(
@@ -177,11 +180,14 @@ class FrechetProblem(Problem):
     ) -> tuple[FrechetProblem, int]:
         """The problem of `records` projected on `ball`, and how many lay outside; one pass.
 
-        `known` are the records' normal coordinates at the centre, `distances` theirs to it, and
-        `squares` those of the geometry, where there are some already.
+        `known` are the records' normal coordinates at the centre, which the problem keeps,
+        `distances` theirs to it, and `squares` those of the geometry, where there are some already.
         """
         if not ball.geometry.separate_rows:  # nobody's point may depend on those beside it
-            alone = [ball.project_and_count(row[None]) for row in records]
+            alone = [
+                ball.project_with_log_sum(row, None if known is None else known[i : i + 1])[:2]
+                for i, row in enumerate(records[:, None])
+            ]
             if not alone:
                 return cls(ball, records), 0
             points, counts = zip(*alone, strict=True)
@@ -190,7 +196,7 @@ class FrechetProblem(Problem):
             points, outside = ball.project_and_count(records, distances)
             return cls(ball, points, None, None if outside else squares), outside
         points, outside, log_sum = ball.project_with_log_sum(records, known)
-        return cls(ball, points, log_sum), outside
+        return cls(ball, points, log_sum, None, known), outside
 
     @property
     def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here

@@ -44,7 +44,7 @@ class Batches(abc.ABC):
     def expected_size(self, n: int) -> float:
         """Expected number of records in a batch; public."""
 
-    def release(
+    def noisy_mean(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
     ) -> np.ndarray:
         """Noisy mean of ``query`` over a batch: coordinates of a tangent vector.

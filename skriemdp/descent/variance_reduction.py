@@ -132,7 +132,7 @@ class RiemannianSVRG:
         for _ in range(self.n_epochs):
             anchor = path.point
             query = GradientQuery(problem, anchor, self.clip_norm)
-            gradient = whole.release(query, self.anchor_noise_multiplier, rng)
+            gradient = whole.noisy_mean(query, self.anchor_noise_multiplier, rng)
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
@@ -140,7 +140,7 @@ class RiemannianSVRG:
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
                     difference = DifferenceQuery(problem, point, anchor, clip)
-                    correction = self.sampler.release(difference, self.noise_multiplier, rng)
+                    correction = self.sampler.noisy_mean(difference, self.noise_multiplier, rng)
                     direction = direction + correction
                 path.advance(direction)
         return path.result

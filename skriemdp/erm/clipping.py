@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,12 @@ from skriemdp.location_scale.row_releases import (
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
+from skriemdp.mechanisms.units import Units
 
-__all__ = ["ClipNorm"]
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
+__all__ = ["ClipNorm", "gradient_norms"]
 
 # Share of mu**2 for the quantile of the gradients' norms: a convention.
 _SHARE = 0.03
@@ -66,28 +70,25 @@ class ClipNorm:
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(_SHARE)), 0.5, 0.9))
 
     def release(
-        self, problem: Problem, start: np.ndarray, budget: GaussianBudget, streams: Any
+        self, records: Units, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[float, float]:
         """The clip norm, and a private estimate of the share of gradients beyond it.
 
         Parameters
         ----------
-        problem : Problem
-        start : ndarray
-            Public.
+        records : Units
+            Of :func:`gradient_norms`.
         budget : GaussianBudget
             Of the whole fit.
         streams : NoiseStreams
         """
-        norms = _norms(problem, start)
-        clip, meant = self.public, 0.0
+        (norms,), clip, meant = records.arrays, self.public, 0.0
         if clip is None:
             only = Shares(0.0, 0.0, 0.0, final=_SHARE, rounds=0)
             search = LocationScaleSearch(
                 self.n, 1, self.mu, only, row_radii(), center=np.zeros(1), highest=self.level
             )
-            lengths = RowRecords(Rows(norms[:, None], self.n, 1))
-            found = search.release(lengths, budget, streams)
+            found = search.release(RowRecords(Rows(norms, self.n, 1)), budget, streams)
             clip, meant = found.radius, 1.0 - found.level
         beyond = int(np.count_nonzero(~(norms <= clip)))
         advice = (
@@ -97,9 +98,9 @@ class ClipNorm:
         return clip, clipped_fraction(beyond, self.n, meant, advice, budget, streams)
 
 
-def _norms(problem: Problem, start: np.ndarray) -> np.ndarray:
-    """Norms of all gradients at `start`, infinite where they are not finite."""
+def gradient_norms(problem: Problem, start: np.ndarray) -> Units:
+    """Norms of all gradients at a public start, infinite where they are not finite; not private."""
     blocks = GradientQuery(problem, start).blocks()
     with np.errstate(all="ignore"):
         norms = np.concatenate([np.sqrt(np.einsum("ij,ij->i", b, b)) for b in blocks])
-    return np.where(np.isfinite(norms), norms, np.inf)
+    return Units((np.where(np.isfinite(norms), norms, np.inf)[:, None],))

@@ -21,7 +21,7 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain, warn_large_delta
+from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -37,7 +37,7 @@ from skriemdp.descent.releases import check_run
 from skriemdp.descent.stochastic import SAMPLINGS, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import calibrated_svrg
-from skriemdp.erm.clipping import ClipNorm
+from skriemdp.erm.clipping import ClipNorm, gradient_norms
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
@@ -392,7 +392,6 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
                 "pass delta > 0, for instance 1e-5."
             )
-        warn_large_delta(self.delta, n)
         domain, start = self._domain_and_start(geometry)
         moves = Moves(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")
@@ -471,7 +470,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         solver, noise_scale = settings.solver, settings.noise_scale
         if settings.clip is not None:
             budget = GaussianBudget(settings.clip.mu)
-            clip, fraction = settings.clip.release(problem, settings.start, budget, streams)
+            norms = gradient_norms(problem, settings.start)
+            clip, fraction = settings.clip.release(norms, budget, streams)
             self.clip_norm_, self.clipped_fraction_ = clip, fraction
             solver, noise_scale = dataclasses.replace(solver, clip_norm=clip), noise_scale * clip
         point = solver.solve(problem, settings.start, streams("descent"), self.callback)

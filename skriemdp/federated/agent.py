@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
@@ -39,6 +38,7 @@ from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.files import private_file
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.sum import noised
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
@@ -327,10 +327,8 @@ class SumsAgent(_Client):
     client : hashable
     plan : Plan
         Public settings and what one release costs; :func:`skriemdp.federated.sums_agent` makes it.
-    arrays : tuple of ndarray
-        The client's records.
-    groups : Groups or None
-        Which rows are one person's.
+    records : Units
+        The client's.
     accountant, book
         As for :class:`Agent`.
     member : Member, optional
@@ -341,8 +339,7 @@ class SumsAgent(_Client):
 
     client: Hashable
     plan: Plan[Any]
-    arrays: tuple
-    groups: Groups | None
+    records: Units
     accountant: PrivacyAccountant
     book: AnswerBook | None
     member: Member | None = None
@@ -380,7 +377,7 @@ class SumsAgent(_Client):
 
     def _exact(self) -> list[np.ndarray]:
         """The client's integers, of one type whatever its records are: all are below 2^62."""
-        totals = self.plan.settings.exact(self.arrays, self.groups)
+        totals = self.plan.settings.exact(self.records)
         return [total.astype(np.int64) for total in totals]
 
     def _of_cohort(self) -> Member:
@@ -418,7 +415,7 @@ class SumsAgent(_Client):
         with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
             if self.agreement is not None:
                 return np.concatenate(self._exact())
-            return np.asarray(self.plan.settings.noisy(self.arrays, self.groups, NoiseStreams()))
+            return np.asarray(self.plan.settings.noisy(self.records, NoiseStreams()))
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
         """What says that server and client mean the same statistic.

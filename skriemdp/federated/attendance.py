@@ -88,7 +88,7 @@ class Attempt:
         """Place in a client's book."""
         return name, self.fit_id, self.round, self.attempt
 
-    def release(self, cohort: Cohort, agreement: Agreement) -> bytes:
+    def digest(self, cohort: Cohort, agreement: Agreement) -> bytes:
         """Digest of what is asked: of whom, with which settings, in which attempt."""
         asked = self.fit_id.encode(), number(self.round), number(self.attempt)
         return digest("release", cohort.digest, agreement.digest, *asked)
@@ -195,7 +195,7 @@ def checked_list(
         )
     size = sum(entry.size for entry in entries)
     agreement.check_sizes(size)
-    release = asked.release(cohort, agreement)
+    release = asked.digest(cohort, agreement)
     for entry in entries:
         if not cohort.signed(entry.name, entry.signature, entry.message(release)):
             raise ValueError(f"client {entry.name!r} did not sign this attendance.")
@@ -379,7 +379,7 @@ class Member:
             Whether the ledger holds this attempt.
         """
         asked.check(self.agreement)
-        release = asked.release(self.cohort, self.agreement)
+        release = asked.digest(self.cohort, self.agreement)
         key = self.book.attend(self.name, asked, release, charged)
         entry = Attendance(self.name, key, self.size, b"")
         signature = self.identity.sign(entry.message(release))
@@ -423,7 +423,7 @@ class Member:
         """
         asked.check(self.agreement)
         listed = checked_list(self.cohort, self.agreement, asked, entries)
-        release = asked.release(self.cohort, self.agreement)
+        release = asked.digest(self.cohort, self.agreement)
         with self.book.reserved(self.name, asked, release, listed) as found:
             if not isinstance(found, bytes):
                 return found

@@ -119,7 +119,7 @@ class CohortLoop:
         self, transport: Relay, asked: Attempt, refused: list[RefusedUpdate]
     ) -> list[Attendance]:
         """Valid attendances, sorted."""
-        release = asked.release(self.cohort, self.agreement)
+        release = asked.digest(self.cohort, self.agreement)
 
         def wrong(name: str, entry: Attendance) -> str:
             if entry.name != name:

@@ -49,6 +49,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.noise import expect_integers
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         streams: Any = NoiseStreams(self.random_state, b"sums" + digest + repr(known).encode())
         if self.random_state is None:  # one stock for all clients, where integers cost little
             streams = functools.partial(_always, streams("simulated clients"))
-        held = ((name, *parts.part(k, arrays)) for k, name in enumerate(names))
+        held = ((name, Units(*parts.part(k, arrays))) for k, name in enumerate(names))
         with (charged := Charged(entry)):
             uploads = added_together(plan.settings, held, streams, uploads, most)
             learn(estimator, plan, facts, uploads)

@@ -20,6 +20,7 @@ from skriemdp.core.additive import Additive, IntegerStatistic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
 from skriemdp.core.forecast import per_group
+from skriemdp.core.parameters import warn_large_delta
 from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
@@ -36,13 +37,12 @@ from skriemdp.federated.shares import BY_AGGREGATOR, BY_CLIENTS, Shares
 from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.current import chosen_accountant
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.sum import noised
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.mechanisms.units import Units
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
-    from skriemdp._groups import Groups
     from skriemdp.federated.cohort import Cohort, Identity
     from skriemdp.federated.transport import Transport
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -72,7 +72,7 @@ def share(epsilon: float, delta: float, times: int) -> float:
     if times == 1:
         return epsilon
     mu = gaussian_mu(epsilon, delta) / math.sqrt(times)
-    part = float(GaussianBudget(mu).event.epsilon(delta))
+    part = gaussian_epsilon(mu, delta)
     step = 1e-12
     while part > 0.0 and gaussian_mu(part, delta) > mu:
         part, step = part * (1.0 - step), 2.0 * step
@@ -124,6 +124,7 @@ def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
+    warn_large_delta(part.delta, facts["n"])
     plan.work.check()
     check_noise(plan.event)
     return per_group(plan) if facts.get("grouped") else plan
@@ -131,7 +132,7 @@ def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
 
 def added_together(
     statistic: Any,
-    tables: Iterable[tuple[Hashable, tuple, Groups | None]],
+    tables: Iterable[tuple[Hashable, Units]],
     streams: Callable[..., np.random.Generator],
     uploads: Uploads,
     times: int = 1,
@@ -141,7 +142,7 @@ def added_together(
     Parameters
     ----------
     statistic : Statistic or IntegerStatistic
-    tables : iterable of (client, arrays, groups)
+    tables : iterable of (client, Units)
     streams : callable
     uploads : Uploads
         Without a total: whose noise it has.
@@ -150,14 +151,14 @@ def added_together(
     """
     total: Any = 0
     with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
-        for client, arrays, groups in tables:
+        for client, records in tables:
             mine = functools.partial(streams, "client", repr(client))
             if not uploads.size:
-                own = statistic.noisy(arrays, groups, mine)
+                own = statistic.noisy(records, mine)
             elif uploads.shares is None:
-                own = np.concatenate(statistic.exact(arrays, groups))
+                own = np.concatenate(statistic.exact(records))
             else:
-                exact = statistic.exact(arrays, groups)
+                exact = statistic.exact(records)
                 own = noised(statistic.parts, exact, mine, uploads.shares.honest)
             total = total + own
     if uploads.size and uploads.shares is None:
@@ -244,8 +245,8 @@ def sums_agent(
     if cohort is not None and identity is not None and agreement is not None:
         pages, size = AttendanceBook(book.path), int(facts["n"])
         member, agreement = Member(str(client), identity, cohort, agreement, pages, size), None
-    records = estimator._records(data)
-    return SumsAgent(client, plan, records, data.groups, accountant, book, member, agreement)
+    records = Units(estimator._records(data), data.groups)
+    return SumsAgent(client, plan, records, accountant, book, member, agreement)
 
 
 def sums_agreement(

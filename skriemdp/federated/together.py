@@ -132,7 +132,7 @@ class ClientsTogether:
                 pairs = zip(problems, path.point, strict=True)
                 queries = [GradientQuery(problem, point, clip) for problem, point in pairs]
             moves = [
-                solver.sampler.release(query, multiplier, rng)
+                solver.sampler.noisy_mean(query, multiplier, rng)
                 for query, rng in zip(queries, generators, strict=True)
             ]
             path.advance(np.stack(moves))

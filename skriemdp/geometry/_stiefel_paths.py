@@ -21,13 +21,15 @@ from types import ModuleType
 from typing import Any
 
 from skriemdp._arrays import Array, device
-from skriemdp.geometry._elementary import nonzero
+from skriemdp.geometry._elementary import nonzero, sinc
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 
 # Iterations of the logarithm: all rows together first, then those that need more.
 FIRST_ITERATIONS = 24
 MOST_ITERATIONS = 150
 MEMORY = 4
+# Which entries of a skew-symmetric 4x4 matrix its dual has, row by row.
+_DUAL = [0, 11, 13, 6, 14, 0, 3, 8, 7, 12, 0, 1, 9, 2, 4, 0]
 
 
 def group_elements(xp: ModuleType, a: Array, b: Array, beta: float) -> tuple[Array, Array]:
@@ -43,12 +45,38 @@ def group_elements(xp: ModuleType, a: Array, b: Array, beta: float) -> tuple[Arr
 
 def expm_skew(xp: ModuleType, matrix: Array) -> Array:
     """Exponential of skew-symmetric matrices, orthogonal to rounding for any norm."""
-    if matrix.shape[-1] == 1:
+    size = matrix.shape[-1]
+    if size == 1:
         return xp.ones_like(matrix)
+    if size == 2:
+        return _turn(xp, matrix, frobenius(xp, matrix) / math.sqrt(2.0))
+    if size == 3:  # Rodrigues
+        angle = (frobenius(xp, matrix) / math.sqrt(2.0))[..., None, None]
+        identity = xp.eye(3, dtype=matrix.dtype, device=device(matrix))
+        bend = sinc(xp, angle / 2) ** 2 / 2
+        return identity + sinc(xp, angle) * matrix + bend * (matrix @ matrix)
+    if size == 4:  # the halves commute
+        halves = (matrix + _dual(xp, matrix)) / 2, (matrix - _dual(xp, matrix)) / 2
+        left, right = (_turn(xp, half, frobenius(xp, half) / 2) for half in halves)
+        return left @ right
     dtype = xp.complex128 if xp.finfo(matrix.dtype).bits == 64 else xp.complex64
     values, vectors = xp.linalg.eigh(xp.astype(matrix, dtype) * 1j)
     phases = xp.exp(-1j * xp.astype(values, dtype))
     return xp.real((vectors * phases[..., None, :]) @ xp.conj(t(xp, vectors)))
+
+
+def _turn(xp: ModuleType, matrix: Array, angle: Array) -> Array:
+    """Exponential of matrices whose square is ``-angle**2`` times the identity."""
+    angle = angle[..., None, None]
+    identity = xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=device(matrix))
+    return xp.cos(angle) * identity + sinc(xp, angle) * matrix
+
+
+def _dual(xp: ModuleType, matrix: Array) -> Array:
+    """Of skew-symmetric 4x4 matrices: planes change places with those orthogonal to them."""
+    flat = xp.reshape(matrix, (*matrix.shape[:-2], 16))
+    places = xp.asarray(_DUAL, dtype=xp.int64, device=device(matrix))
+    return xp.reshape(xp.take(flat, places, axis=-1), matrix.shape)
 
 
 def _connection(

@@ -216,7 +216,8 @@ class GeodesicBall:
         ----------
         x : array of shape ``(n, *shape)``
         known : array of shape ``(n, dim)``, optional
-            Normal coordinates of `x` at the centre, where they have been computed already.
+            Normal coordinates of `x` at the centre, where they have been computed already; those of
+            points outside are shortened in place, to the coordinates of the projected ones.
 
         Returns
         -------
@@ -238,6 +239,8 @@ class GeodesicBall:
             if bool(xp.any(outside)):
                 moved = xp.asarray(block, copy=True)
                 moved[outside] = self.geometry.exp_coordinates(center, coordinates[outside])
+                if computed is not None:
+                    computed[outside] = coordinates[outside]
                 if points is x:
                     points = xp.asarray(x, copy=True)
                 points[begin : begin + block.shape[0], ...] = moved

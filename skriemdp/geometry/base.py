@@ -214,6 +214,14 @@ class Geometry(abc.ABC):
         """
         return None
 
+    def chart(self, others: Array) -> Array | None:
+        """Coordinates ``(..., dim)`` whose differences are logarithms, to the last bit.
+
+        ``log_coordinates(p, x)`` is ``chart(x) - chart(p)``: of a flat space whose logarithms cost
+        more than that.  None elsewhere; this default.
+        """
+        return None
+
     def squares(self, others: np.ndarray) -> np.ndarray | None:
         """Squared lengths of the records, where distances or :meth:`bounded_log_sum` need them.
 
@@ -307,6 +315,14 @@ class Geometry(abc.ABC):
         kappa = self.curvature_bounds[1]
         regular = math.pi / (2.0 * math.sqrt(kappa)) if kappa > 0 else math.inf
         return min(regular, self.injectivity_radius / 2.0)
+
+
+def is_one_of(geometry: object, *names: str) -> bool:
+    """Whether a geometry is one of the library's of these names; loads none of them to tell."""
+    return any(
+        kind.__name__ in names and kind.__module__.startswith("skriemdp.geometry.")
+        for kind in type(geometry).__mro__
+    )
 
 
 class CoordinateGeometry(Geometry):

@@ -321,12 +321,11 @@ class Sphere(CoordinateGeometry):
 
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, other, tangent_vector)
-        x, v = point / length(xp, point), self.log(point, other) / self.radius
-        angle = length(xp, v)
-        direction = v / nonzero(xp, angle)
-        along = dot(xp, direction, tangent_vector)
-        turned = -2 * xp.sin(angle / 2) ** 2 * direction - xp.sin(angle) * x
-        return self.projection(other, tangent_vector + along * turned)
+        # The reflection that takes the point to minus the other one.
+        middle = point / length(xp, point) + other / length(xp, other)
+        square = nonzero(xp, dot(xp, middle, middle))
+        share = 2 * dot(xp, middle, tangent_vector) / square
+        return self.projection(other, tangent_vector - share * middle)
 
     def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)

@@ -241,6 +241,8 @@ class Book:
 
     def __init__(self, db: sqlite3.Connection, path: str):
         self.db, self.path = db, path
+        # Entries that this transaction has read; none is ever changed.
+        self._read: dict[int, Entry] = {}
         # The key, when the file was made, and the path of the witness: they enter every digest.
         self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
 
@@ -272,10 +274,12 @@ class Book:
 
     def entry(self, number: int) -> Entry:
         """The entry of this number."""
-        row = self._one(f"{_ENTRY}e.id = ?", number)
-        if row is None:
-            raise Broken(f"entry {number} is missing")
-        return Entry._make(row)
+        if number not in self._read:
+            row = self._one(f"{_ENTRY}e.id = ?", number)
+            if row is None:
+                raise Broken(f"entry {number} is missing")
+            self._read[number] = Entry._make(row)
+        return self._read[number]
 
     @property
     def newest(self) -> int:

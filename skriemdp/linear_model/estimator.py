@@ -35,12 +35,17 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
+    from skriemdp._groups import Groups
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 
 __all__ = ["PrivateNoisyAdaGrad"]
+
+# Numbers of rows that are scaled at a time.
+_BLOCK = 2**17
 
 
 class _Line(NamedTuple):
@@ -414,10 +419,13 @@ default="auto"
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
-        place = settings.bounds.release(X, budget, streams, groups)
-        offsets = place.offsets(X)
+        place = settings.bounds.release(Units((X,), groups), budget, streams)
+        solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
+        rows, beyond = _rows_of_model(
+            X, place, groups, intercept, solver.by_column and basis is None
+        )
         self.clipped_fraction_ = clipped_fraction(
-            rows_beyond(offsets, place.norm, groups),
+            beyond,
             data.facts["n"],
             1.0 - place.level,
             f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "
@@ -426,14 +434,12 @@ default="auto"
             budget,
             streams,
         )
-        solver, basis = settings.solver, settings.basis
         if not settings.sampled:
             solver = solver.with_mu(budget.rest(GRADIENTS))
-        intercept = bool(self.fit_intercept)
-        rows, unit = unit_rows(offsets, place.norm, intercept), row_unit(intercept)
+        unit = row_unit(intercept)
         # The one reference to the rows, which the solver lets go once it has rounded them.
-        problems = [LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)]
-        del offsets, rows
+        problems = [LinearProblem(rows, targets, settings.loss, groups, own=True).in_basis(basis)]
+        del rows
         lengths = place.norm if place.columns is None else place.norm * place.columns.scale
         penalty = ridge_penalty(self.alpha, lengths, unit, problems[0].rows.shape[1], intercept)
         weights, spectrum, floor, noise, evidence = solver.solve(
@@ -504,3 +510,23 @@ default="auto"
         check_is_fitted(self, "coef_")
         X = read_records(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._line.scores(X)
+
+
+def _rows_of_model(
+    X: Any, place: RowPlace, groups: Groups | None, intercept: bool, by_column: bool
+) -> tuple[Any, int]:
+    """Rows as the model sees them, and how many records lie beyond the norm; private.
+
+    Dense rows of one record each are made a few at a time, so that there is one copy of the table.
+    """
+    if groups is not None or issparse(X):
+        offsets = place.offsets(X)
+        beyond = rows_beyond(Units((offsets,), groups), place.norm)
+        return unit_rows(offsets, place.norm, intercept), beyond
+    rows = np.empty((len(X), X.shape[1] + intercept), order="F" if by_column else "C")
+    step, beyond = _BLOCK // rows.shape[1] + 1, 0
+    for begin in range(0, len(X), step):
+        offsets = place.offsets(X[begin : begin + step])
+        rows[begin : begin + step] = unit_rows(offsets, place.norm, intercept)
+        beyond += rows_beyond(Units((offsets,)), place.norm)
+    return rows, beyond

@@ -22,7 +22,7 @@ from skriemdp._validation import (
 )
 from skriemdp.core.arithmetic import INTEGERS, MATRIX
 from skriemdp.core.estimator import Plan
-from skriemdp.core.manifold_input import public_array, warn_large_delta, warn_small_model
+from skriemdp.core.manifold_input import public_array, warn_small_model
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.geometry import Euclidean, as_geometry
@@ -108,7 +108,6 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     grouped = facts.get("grouped", False)
     _check_parameters(model, n)
     _check_manifold(model.manifold, p)
-    warn_large_delta(model.delta, n)
     n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
     loss = GeneralizedLinearLoss(model.loss, n_outputs, _HUBER_THRESHOLD)
     work = _work(model, n, p, n_outputs)
@@ -194,7 +193,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
-        work = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
+        projected = 0.0 if basis is None else 2.0 * n * width
+        copies = 8.0 * (n * (p + 1.0) + projected)
+        work = work.plus(copies, "the rounded copy of X, in exact integers")
     # A search spends what it needs, and less noise needs more bits.
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))

@@ -242,12 +242,15 @@ class LinearProblem:
     loss : GeneralizedLinearLoss
     groups : Groups, optional
         Of people, whose gradients are the means of their own rows' gradients.
+    own : bool, default=False
+        Whether a run may round `rows` where they are: nobody else reads them.
     """
 
     rows: Any
     targets: Any
     loss: GeneralizedLinearLoss
     groups: Groups | None = None
+    own: bool = False
 
     @property
     def n(self) -> int:

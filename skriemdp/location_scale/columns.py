@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_ndtr
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
 
 __all__ = ["COLUMNS", "ColumnSearch", "Columns"]
 
@@ -64,7 +66,7 @@ class Columns:
     unlike: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnSearch:
     """Plans private quantiles of all columns together, one vector of truth values at a time.
 
@@ -76,7 +78,10 @@ class ColumnSearch:
         Gaussian differential privacy parameter of the whole fit.
     fixed : bool, default=False
         Whether the centre is public and stays: the scale of a column is then that of the farther of
-        its two quantiles.
+        two quantiles.
+    center : float or ndarray of shape (d,), default=0.0
+    norm : float, default=1.0
+        Of the rows less `center`; both released, and set before :meth:`release`.
 
     Notes
     -----
@@ -94,6 +99,8 @@ class ColumnSearch:
     d: int
     mu: float
     fixed: bool = False
+    center: Any = 0.0
+    norm: float = 1.0
 
     def __post_init__(self) -> None:
         least = min(_SHARE / _ROUNDS, _INSIDE_SHARE / _INSIDE_ROUNDS)
@@ -113,37 +120,29 @@ class ColumnSearch:
         """Take from the budget of a plan all that may be spent here."""
         budget.take(self.share, COLUMNS)
 
-    def release(
-        self,
-        X: Any,
-        center: np.ndarray,
-        norm: float,
-        budget: GaussianBudget,
-        streams: Any,
-        groups: Groups | None = None,
-    ) -> Columns:
-        """Quantiles of the columns of X, dense or CSR, about a released `center` and `norm`.
-
-        With `groups` the records are people, who give the shares of own rows.
-        """
-        units = Units((X,), groups)
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Columns:
+        """Quantiles of the columns of a table, dense or CSR; people give the shares of own rows."""
+        center, norm = self.center, self.norm
 
         def asking(
             at: np.ndarray, columns: np.ndarray, share: float, label: str
         ) -> Callable[[np.ndarray, int], np.ndarray]:
             held = answers(2 * len(columns), _levels(len(columns)))
-            both = np.repeat(columns, 2)
+            both, everywhere = np.repeat(columns, 2), len(columns) == self.d
 
             def ask(places: np.ndarray, number: int) -> np.ndarray:
                 thresholds = center[both] + at[np.arange(len(both)), places]
+                thresholds = thresholds.reshape(-1, 2).T  # all lower ones, then all upper ones
 
                 def give(rows: Any) -> np.ndarray:
                     rows = rows.toarray() if issparse(rows) else rows
-                    return (rows[:, both] <= thresholds).astype(float)
+                    rows = rows if everywhere else rows[:, columns]
+                    below = np.concatenate([rows <= ends for ends in thresholds], axis=1)
+                    return below if records.groups is None else below.astype(float)
 
                 mu = budget.take(share, COLUMNS, held.width)
-                noisy = private_sum(units, give, held, mu, streams(label, number))
-                return noisy.value / noisy.sigma
+                noisy = private_sum(records, give, held, mu, streams(label, number))
+                return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
 
             return ask
 
@@ -204,8 +203,8 @@ def _effective(scales: np.ndarray) -> float:
 
 
 def _levels(columns: int) -> np.ndarray:
-    """Levels of a vector that asks for both quantiles of so many columns."""
-    return np.tile(_FIFTHS, columns)
+    """Levels of a vector that asks for all lower quantiles of so many columns, then the upper."""
+    return np.repeat(_FIFTHS, columns)
 
 
 def _cells(grid: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

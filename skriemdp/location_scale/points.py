@@ -6,40 +6,30 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
+from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
+from skriemdp.descent.groups import GroupedProblem
+from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.geometry._columns import MOST_COLUMNS
-from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.ball import center_reach
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.correlation import Correlation
-from skriemdp.geometry.grassmann import Grassmann
-from skriemdp.geometry.spd.base import SPDGeometry
-from skriemdp.geometry.sphere import Sphere
+from skriemdp.geometry._tiles import map_tiles, tiles
+from skriemdp.geometry.ball import GeodesicBall, center_reach
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.location_scale.search import (
     Found,
     LocationScaleSearch,
     Radii,
     Shares,
-    Start,
     search_shares,
 )
-from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms.units import Units, one_by_one
-
-if TYPE_CHECKING:
-    from skriemdp._random import NoiseStreams
-    from skriemdp.mechanisms.budget import GaussianBudget
-
 
 __all__ = [
     "PointRecords",
-    "distances_to",
     "logarithms_at",
     "plan_point_search",
     "radii",
@@ -48,6 +38,8 @@ __all__ = [
 ]
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
+# Compact spaces whose radii are known in their own unit.
+_SYMMETRIC = ("Sphere", "Circle", "Grassmann")
 _RATIO = 1.1
 # Smallest and largest radius that can be found, in natural units: a convention.
 _LEAST, _MOST = 1e-5, 1e3
@@ -75,15 +67,15 @@ _MOST_PART = 0.5
 _BELOW = 0.999
 
 
-def radii(geometry: Geometry) -> Radii:
+def radii(geometry: Any) -> Radii:
     """What is public about radii on `geometry`."""
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
-    if isinstance(geometry, SPDGeometry | Correlation):
+    if is_one_of(geometry, "SPDGeometry", "Correlation"):
         return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
-    if isinstance(geometry, Sphere | Circle | Grassmann):
+    if is_one_of(geometry, *_SYMMETRIC):
         unit, whole = _unit_and_diameter(geometry)
-        ball = _BELOW * geometry.radius_limit if isinstance(geometry, Grassmann) else math.inf
+        ball = _BELOW * geometry.radius_limit if is_one_of(geometry, "Grassmann") else math.inf
         median = min(_POSITIVE * unit, 0.25 * whole)
         return Radii(_grid(_LEAST * unit, whole), median, whole, ball=ball)
     limit = geometry.radius_limit
@@ -95,12 +87,13 @@ def radii(geometry: Geometry) -> Radii:
     return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
 
 
-def _unit_and_diameter(geometry: Sphere | Circle | Grassmann) -> tuple[float, float]:
+def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
     """Radius of curvature, and the largest distance of two points."""
-    if isinstance(geometry, Grassmann):
+    if is_one_of(geometry, "Grassmann"):
         angles = min(geometry.p, geometry.n - geometry.p)
         return 1.0, 0.5 * math.pi * math.sqrt(angles)
-    unit = geometry.radius if isinstance(geometry, Sphere) else geometry.length / (2.0 * math.pi)
+    sphere = is_one_of(geometry, "Sphere")
+    unit = geometry.radius if sphere else geometry.length / (2.0 * math.pi)
     return unit, math.pi * unit
 
 
@@ -133,15 +126,17 @@ def plan_point_search(
     ValueError
         Where integers would be too coarse for some sum.
     """
-    rule, known = start_rule(geometry), center is not None
+    from skriemdp.location_scale.start_releases import start_rule
+
+    rule, known = start_rule(geometry, n, mu), center is not None
     t = n * mu
     shares = search_shares(
         t,
-        start=0.0 if rule is None else rule.share(t),
+        start=0.0 if rule is None else rule.share,
         center_known=known,
         radius_known=radius is not None,
     )
-    if isinstance(geometry, Sphere | Circle | Grassmann):
+    if is_one_of(geometry, *_SYMMETRIC):
         # From a mean in the surrounding space one step leads as near as two.
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
     known_radii = radii(geometry)
@@ -198,23 +193,34 @@ def warn_direction(found: Found) -> None:
 
 
 class PointRecords:
-    """Private points.
+    """Private points, or people who own several.
+
+    A person is seen from a centre as the mean of the logarithms of own points there
+    (docs/theory/groups.md).
 
     Parameters
     ----------
     geometry : Geometry
-    points : ndarray of shape (n, *geometry.shape)
+    points : ndarray of shape (n_rows, *geometry.shape)
     planned : int, optional
-        How many there are, for what is released; n by default, where that is public.
+        How many records there are, for what is released; n by default, where that is public.
     noise : float, default=0.0
         Of that number, where it was released.
+    groups : Groups, optional
+        Whose the points are.
     """
 
     def __init__(
-        self, geometry: Geometry, points: np.ndarray, planned: int | None = None, noise: float = 0.0
+        self,
+        geometry: Geometry,
+        points: np.ndarray,
+        planned: int | None = None,
+        noise: float = 0.0,
+        groups: Groups | None = None,
     ):
-        self.geometry, self.points, self.noise = geometry, points, noise
-        self.n, self.dim = len(points), geometry.dim
+        self.geometry, self.points, self.groups, self.noise = geometry, points, groups, noise
+        self.units = Units((points,), groups)
+        self.n, self.dim = len(points) if groups is None else groups.count, geometry.dim
         self.planned = self.n if planned is None else planned
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
@@ -226,52 +232,104 @@ class PointRecords:
         """Those of the geometry, where it has some."""
         return self.geometry.squares(self.points) if self.geometry.quick_distances else None
 
-    def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
-        rule = start_rule(self.geometry)
-        if rule is None or share == 0.0:
-            return Start(self.geometry.base_point)
-        return rule.release(self.points, self.planned, budget, share, streams)
+    @functools.cached_property
+    def _chart(self) -> np.ndarray | None:
+        """That of the geometry, where it has one."""
+        return self.geometry.chart(self.points)
+
+    @property
+    def origin(self) -> np.ndarray:
+        return self.geometry.base_point
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
-            # Column by column where kernels compute that way.
-            order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
-            self._rows = np.empty((self.n, self.dim), order=order) if keep else None
-            self._lengths, begin = np.empty(self.n), 0
-            give = logarithms_at(self.geometry, center)
-            for block in tiles(self.points, 4 if self.geometry.quick_distances else 1):
-                piece = slice(begin, begin + len(block))
-                if self._rows is None:
-                    squares = None if self.squares is None else self.squares[piece]
-                    self._lengths[piece] = self.geometry.distances(center, block, squares)
-                else:
-                    self._rows[piece] = give(block)
-                    self._lengths[piece] = _norms(self._rows[piece])
-                begin += len(block)
+            if self.groups is None:
+                self._see(center)
+            else:
+                self._rows = self.vectors(center)
+                self._lengths = _norms(self._rows)
             self._last_center = center
         yield self._lengths
+
+    def _see(self, center: np.ndarray) -> None:
+        """Distances of all points to `center`, and their logarithms where they are kept."""
+        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        # Column by column where kernels compute that way.
+        order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
+        self._rows = np.empty((self.n, self.dim), order=order) if keep else None
+        self._lengths, begin = np.empty(self.n), 0
+        points, give = self.points, logarithms_at(self.geometry, center)
+        if keep and self._chart is not None:
+            points = self._chart
+            give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
+        for block in tiles(points, 4 if self.geometry.quick_distances else 1):
+            piece = slice(begin, begin + len(block))
+            if self._rows is not None:
+                self._rows[piece] = give(block)
+                self._lengths[piece] = _norms(self._rows[piece])
+            elif self.squares is not None:
+                squares = self.squares[piece]
+                self._lengths[piece] = self.geometry.distances(center, block, squares)
+            else:
+                self._lengths[piece] = distances_to(self.geometry, center, block)
+            begin += len(block)
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
         known = self.coordinates(center)
         if known is not None:
             return Units((known,)), lambda rows: rows
-        return Units((self.points,)), logarithms_at(self.geometry, center)
+        return self.units, logarithms_at(self.geometry, center)
+
+    def vectors(self, center: np.ndarray) -> np.ndarray:
+        """All records as they are seen from `center`, shape (n, dim)."""
+        units, give = self.logarithms(center)
+        if self.groups is None:
+            return np.asarray(map_tiles(give, units.arrays[0]))
+        with np.errstate(all="ignore"):  # a warning would speak of records
+            return np.concatenate(list(units.tiles(give, self.dim, "mean")))
+
+    def gradients(self, ball: GeodesicBall) -> Problem:
+        """Half the mean squared distance in `ball`.
+
+        Gradients of people are means of own rows', whose bounds are enforced on the mean alone.
+        """
+        if self.groups is None:
+            return self.inside(ball)[0]
+        return GroupedProblem(FrechetProblem(ball, self.points), self.groups)
+
+    def inside(self, ball: GeodesicBall) -> tuple[FrechetProblem, int]:
+        """The problem of the records' projections on `ball`, and how many lie outside.
+
+        Of people: each is the point where the centre sees them, shortened to the radius.
+        """
+        if self.groups is None:
+            # One record at a time looks from there by itself.
+            known = self.seen_from(ball.center) if self.geometry.separate_rows else ()
+            return FrechetProblem.from_records(ball, self.points, *known)
+        seen = self.vectors(ball.center)
+        give = _alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
+        with np.errstate(all="ignore"):  # long ones are shortened before they count
+            people = np.asarray(map_tiles(give, seen))
+        return FrechetProblem.from_records(ball, people, seen)
 
     def outside(self, center: np.ndarray, radius: float) -> int:
-        """Non-private: number of points farther from `center` than `radius`."""
+        """Non-private: number of records farther from `center` than `radius`."""
         return int(sum(np.count_nonzero(~(r <= radius)) for r in self.distances(center)))
 
     def coordinates(self, center: np.ndarray) -> np.ndarray | None:
-        """All points in normal coordinates at `center`, if they were computed there last."""
+        """All records in normal coordinates at `center`, if they were computed there last."""
         return self._rows if _same(self._last_center, center) else None
 
     def seen_from(
         self, center: np.ndarray
-    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-        """:meth:`coordinates`, distances to `center` as far as known, and the points' squares."""
-        lengths = self._lengths if _same(self._last_center, center) else None
+    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """:meth:`coordinates`, if they are kept, :meth:`distances`, and the points' squares."""
+        (lengths,) = self.distances(center)
         return self.coordinates(center), lengths, self.squares
+
+    def know(self, center: np.ndarray, rows: np.ndarray) -> None:
+        """Take `rows` for the points' normal coordinates at `center`."""
+        self._last_center, self._rows, self._lengths = center, rows, _norms(rows)
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))
@@ -279,6 +337,10 @@ class PointRecords:
         if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
             return center
         return within_reach(self.geometry, moved)
+
+
+def _less(origin: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return rows - origin
 
 
 def _same(last: np.ndarray | None, center: np.ndarray) -> bool:

@@ -12,14 +12,12 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import (
     RADIUS,
     LocationScaleSearch,
     Radii,
     Shares,
-    Start,
     search_shares,
 )
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -27,6 +25,7 @@ from skriemdp.mechanisms.counts import told_fraction
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
     from skriemdp.location_scale.columns import Columns, ColumnSearch
     from skriemdp.location_scale.grouped_rows import GroupedRows
     from skriemdp.location_scale.rows import Rows
@@ -192,7 +191,7 @@ class RowBounds:
 
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        return ColumnSearch(self.n, self.d, self.mu, fixed=self.center is not None)
+        return ColumnSearch(self.n, self.d, self.mu, self.center is not None)
 
     @property
     def share(self) -> float:
@@ -218,25 +217,24 @@ class RowBounds:
             budget.take(_GRID_SHARE, RADIUS)
             self.columns.reserve(budget)
 
-    def release(
-        self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None
-    ) -> RowPlace:
-        """Spend at most `share` of the fit's budget on the rows X, dense or CSR.
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> RowPlace:
+        """Spend at most `share` of the fit's budget on the rows of a table, dense or CSR.
 
-        With `groups` the records are people: means of own rows are added up, and distances are root
-        mean squares of own rows'.
+        Where the records are people, means of own rows are added up, and distances are root mean
+        squares of own rows'.
         """
         if self.search is None:
             assert self.center is not None and self.norm is not None
             return RowPlace(self.center, self.norm)
-        records: Any = RowRecords(records_of(X, groups))
+        rows = RowRecords(records_of(records))
         if self.columns is None:
-            found = self.search.release(records, budget, streams)
+            found = self.search.release(rows, budget, streams)
             return RowPlace(found.center, found.radius, found.level)
         shares = dataclasses.replace(self.search.shares, final=_GRID_SHARE)
         search = dataclasses.replace(self.search, shares=shares)
-        found = search.release(records, budget, streams)
-        columns = self.columns.release(X, found.center, found.radius, budget, streams, groups)
+        found = search.release(rows, budget, streams)
+        within = dataclasses.replace(self.columns, center=found.center, norm=found.radius)
+        columns = within.release(records, budget, streams)
         place = RowPlace(columns.center, found.radius, found.level, columns)
         usual = _SCALED * math.sqrt(self.d) if columns.unlike else found.radius
         last = dataclasses.replace(
@@ -245,9 +243,9 @@ class RowBounds:
             shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
             radii=dataclasses.replace(row_radii(), median=usual),
         )
-        records = RowRecords(records_of(place.offsets(X), groups))
+        scaled = Units((place.offsets(records.arrays[0]),), records.groups)
         again: Any = functools.partial(streams, "scaled rows")
-        found = last.release(records, budget, again)
+        found = last.release(RowRecords(records_of(scaled)), budget, again)
         return dataclasses.replace(place, norm=found.radius, level=found.level)
 
 
@@ -322,9 +320,15 @@ class RowRecords:
     def __init__(self, rows: Rows | GroupedRows) -> None:
         self.rows, self.n, self.dim = rows, rows.n, rows.d
 
-    def start(self, budget: GaussianBudget, share: float, streams: object) -> Start:
-        """The origin, which costs nothing."""
-        return Start(np.zeros(self.dim))
+    @property
+    def units(self) -> Units:
+        """The rows, or means of people's own rows."""
+        return Units((self.rows.points.chunks,))
+
+    @property
+    def origin(self) -> np.ndarray:
+        """Where a search begins."""
+        return np.zeros(self.dim)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Norms of the rows less `center`, tile by tile; infinite where a square overflows."""
@@ -332,12 +336,12 @@ class RowRecords:
             yield np.sqrt(squares)
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
-        """The rows, or means of people's own rows, and what takes `center` from them."""
+        """The units, and what takes `center` from them."""
 
         def give(rows: Any) -> np.ndarray:
             return np.asarray(rows.toarray() if issparse(rows) else rows) - center
 
-        return Units((self.rows.points.chunks,)), give
+        return self.units, give
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """``center + vector``, where floats hold it."""
@@ -345,12 +349,13 @@ class RowRecords:
         return moved if np.isfinite(moved).all() else center
 
 
-def rows_beyond(rows: Any, norm: float, groups: Groups | None = None) -> int:
-    """Number of centred rows that are longer than the norm; private.
+def rows_beyond(records: Units, norm: float) -> int:
+    """Number of centred rows that are longer than the norm, or of people's, in root mean square.
 
-    With `groups` of people whose rows are, in root mean square.
+    Not private.
     """
-    norms = RowRecords(records_of(rows, groups)).distances(np.zeros(rows.shape[1]))
+    rows = RowRecords(records_of(records))
+    norms = rows.distances(rows.origin)
     return sum(int(np.count_nonzero(~(part <= norm))) for part in norms)
 
 

@@ -16,7 +16,6 @@ from skriemdp._random import data_digest, public_generator
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
-    from skriemdp._groups import Groups
     from skriemdp.location_scale.grouped_rows import GroupedRows
 
 __all__ = [
@@ -240,13 +239,14 @@ class Rows:
             yield np.minimum(squares, radius * radius) * row_squares(projections)
 
 
-def records_of(table: Any, groups: Groups | None, by_trace: bool = True) -> Rows | GroupedRows:
+def records_of(units: Units, by_trace: bool = True) -> Rows | GroupedRows:
     """The rows of one table as records, or the people who own them."""
-    if groups is None:
+    (table,) = units.arrays
+    if units.groups is None:
         return Rows(table, *table.shape)
     from skriemdp.location_scale.grouped_rows import GroupedRows
 
-    return GroupedRows(table, groups, by_trace)
+    return GroupedRows(table, units.groups, by_trace)
 
 
 class PairDifferences:

@@ -200,8 +200,11 @@ class Records(Protocol):
     @property
     def dim(self) -> int: ...
 
-    def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
-        """Where to begin, for `share` of the budget; a public centre where `share` is zero."""
+    @property
+    def units(self) -> Units: ...
+    @property
+    def origin(self) -> Any:
+        """Where a search begins whose start is public."""
         ...
 
     def distances(self, center: Any) -> Iterable[np.ndarray]:
@@ -318,7 +321,7 @@ class LocationScaleSearch:
             if share > 0.0:
                 ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
         if self.rule is not None:
-            self.rule.check(self.mu * math.sqrt(self.shares.start))
+            self.rule.check(self.mu)
 
     @property
     def mu_search(self) -> float:
@@ -346,7 +349,9 @@ class LocationScaleSearch:
             start, noise, last = Start(self.center), 0.0, None
             center = self.center
         else:
-            start = records.start(budget, self.shares.start, streams)
+            start = Start(records.origin)
+            if self.rule is not None:
+                start = self.rule.release(records.units, budget, streams)
             center, noise, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0

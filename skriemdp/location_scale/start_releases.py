@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,17 +18,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._orthonormal import Complement
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.grassmann import Grassmann
-from skriemdp.geometry.product import Product
-from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
-from skriemdp.geometry.rotations import Rotations
-from skriemdp.geometry.shapes import PlanarShapes
-from skriemdp.geometry.spd.base import SPDGeometry
-from skriemdp.geometry.spd.bures import BuresWassersteinSPD
-from skriemdp.geometry.sphere import Sphere
-from skriemdp.geometry.stiefel import Stiefel
+from skriemdp.geometry.base import is_one_of
 from skriemdp.location_scale.search import START, Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -36,6 +26,9 @@ from skriemdp.mechanisms.held import VectorSet, ball, projectors
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
 
 __all__ = ["StartRule", "start_rule"]
 
@@ -46,57 +39,62 @@ _UNITS = tuple((np.arange(-304, 305) * (math.log(10.0) / 10.0)).tolist())
 _SUBSPACE_SHARE = 0.15
 
 
+@dataclass(frozen=True)
 class StartRule(abc.ABC):
-    """How to begin on one geometry; a public rule."""
+    """How to begin on one geometry; planned from public numbers.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+        Number of points.
+    share : float
+        Of the ``mu**2`` of the fit.
+    """
+
+    geometry: Any
+    n: int
+    share: float
 
     @abc.abstractmethod
-    def share(self, t: float) -> float:
-        """Share of ``mu**2`` for the start, with ``t = n mu`` of the fit."""
-
-    @abc.abstractmethod
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
-        """A start; spends `share` of the budget, and takes `n` for the number of points."""
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+        """A start for the share of the budget; the records are points."""
 
     def check(self, mu: float) -> None:
-        """ValueError where integers would be too coarse for the release, which is mu-GDP."""
+        """ValueError where integers would be too coarse for the release in a fit of this `mu`."""
         return None
 
 
-def start_rule(geometry: Geometry) -> StartRule | None:
-    """The rule for a geometry; None where a search begins at the base point."""
-    if isinstance(geometry, SPDGeometry):
-        return _Unit(geometry)
-    if isinstance(geometry, Grassmann):
-        return _Subspace(geometry)
-    if isinstance(geometry, PlanarShapes):
-        return _Shape(geometry)
-    if isinstance(geometry, Product):
-        rules = tuple(start_rule(factor) for factor in geometry.factors)
-        return None if all(rule is None for rule in rules) else _Factors(geometry, rules)
-    if isinstance(geometry, Sphere | Stiefel | Circle | Rotations) or _is_rotations(geometry):
-        return _Ambient(geometry)
+def start_rule(geometry: Any, n: int, mu: float) -> StartRule | None:
+    """The rule for n points and a fit of this mu; None where a search begins at the base point."""
+
+    def share(part: float, least: float = 0.03, most: float = 0.25) -> float:
+        return min(max((part / max(n * mu, 1e-3)) ** 2, least), most)
+
+    if is_one_of(geometry, "SPDGeometry"):
+        return _Unit(geometry, n, share(14.0))
+    if is_one_of(geometry, "Grassmann"):
+        return _Subspace(geometry, n, share(10.0, _SUBSPACE_SHARE))
+    if is_one_of(geometry, "PlanarShapes"):
+        return _Shape(geometry, n, share(10.0, _SUBSPACE_SHARE))
+    if is_one_of(geometry, "Product"):
+        rules = tuple(start_rule(factor, n, mu) for factor in geometry.factors)
+        whole = max((rule.share for rule in rules if rule is not None), default=0.0)
+        return _Factors(geometry, n, whole, rules) if whole else None
+    if is_one_of(geometry, "Sphere"):
+        return _Ambient(geometry, n, share(8.0 * math.sqrt((geometry.dim + 1) / 3.0), most=0.2))
+    if is_one_of(geometry, "Stiefel", "Circle", "Rotations") or _is_rotations(geometry):
+        return _Ambient(geometry, n, share(10.0))
     return None
 
 
-def _is_rotations(geometry: Geometry) -> bool:
+def _is_rotations(geometry: Any) -> bool:
     """Whether points are matrices of pymanopt's special orthogonal group."""
-    if not isinstance(geometry, PymanoptGeometry):
+    if not is_one_of(geometry, "PymanoptGeometry"):
         return False
     kind = type(geometry.manifold)
     named = kind.__name__ == "SpecialOrthogonalGroup" and kind.__module__.startswith("pymanopt.")
     return named and len(geometry.shape) == 2 and geometry.shape[0] == geometry.shape[1]
-
-
-def _clipped_share(part: float, t: float, low: float, high: float) -> float:
-    """``(part / t)**2`` within bounds, for every positive t."""
-    return min(max((part / max(t, 1e-3)) ** 2, low), high)
 
 
 # -- means in the surrounding space ---------------------------------------------------------------
@@ -106,15 +104,8 @@ def _clipped_share(part: float, t: float, low: float, high: float) -> float:
 class _Ambient(StartRule):
     """The mean of the points as vectors, each in the ball that holds all of the manifold."""
 
-    geometry: Geometry
-
-    def share(self, t: float) -> float:
-        if isinstance(self.geometry, Sphere):
-            return _clipped_share(8.0 * math.sqrt((self.geometry.dim + 1) / 3.0), t, 0.03, 0.2)
-        return _clipped_share(10.0, t, 0.03, 0.25)
-
     def check(self, mu: float) -> None:
-        self._held.check(mu)
+        self._held.check(mu * math.sqrt(self.share))
 
     @property
     def _held(self) -> VectorSet:
@@ -122,36 +113,29 @@ class _Ambient(StartRule):
 
     @property
     def _dim(self) -> int:
-        return 2 if isinstance(self.geometry, Circle) else math.prod(self.geometry.shape)
+        return 2 if is_one_of(self.geometry, "Circle") else math.prod(self.geometry.shape)
 
     @property
     def _radius(self) -> float:
         shape = self.geometry.shape
         return math.sqrt(shape[1]) if len(shape) == 2 else 1.0
 
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
         held = self._held
-        mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
-        total, sigma = private_sum(Units((points,)), self._embedded, held, mu, rng)
+        mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
+        total, sigma = private_sum(records, self._embedded, held, mu, rng)
         direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
-        noise = (sigma / n) ** 2
-        mean = total / n
+        noise = (sigma / self.n) ** 2
+        mean = total / self.n
         square = max(float(mean @ mean) - self._dim * noise, noise)
-        length = math.sqrt(square) if isinstance(self.geometry, Sphere | Circle) else None
+        length = math.sqrt(square) if is_one_of(self.geometry, "Sphere", "Circle") else None
         return Start(self._nearest(mean), 1.0, direction, length)
 
     def _embedded(self, points: np.ndarray) -> np.ndarray:
         """Rows of numbers; only sphere and circle need to be brought to unit length."""
-        if isinstance(self.geometry, Sphere):
+        if is_one_of(self.geometry, "Sphere"):
             return points if self.geometry.radius == 1.0 else points / self.geometry.radius
-        if isinstance(self.geometry, Circle):
+        if is_one_of(self.geometry, "Circle"):
             angles = points[:, 0] * (2.0 * math.pi / self.geometry.length)
             return np.stack([np.cos(angles), np.sin(angles)], axis=1)
         return points.reshape(len(points), -1)
@@ -159,10 +143,10 @@ class _Ambient(StartRule):
     def _nearest(self, mean: np.ndarray) -> np.ndarray:
         """The point of the manifold nearest to `mean` (post-processing)."""
         geometry = self.geometry
-        if isinstance(geometry, Sphere):
+        if is_one_of(geometry, "Sphere"):
             length = float(np.linalg.norm(mean))
             return mean * (geometry.radius / length) if length > 0.0 else geometry.base_point
-        if isinstance(geometry, Circle):
+        if is_one_of(geometry, "Circle"):
             turn = math.atan2(mean[1], mean[0]) % (2.0 * math.pi)
             return np.array([turn * (geometry.length / (2.0 * math.pi))])
         left, _, right = np.linalg.svd(mean.reshape(geometry.shape), full_matrices=False)
@@ -178,13 +162,8 @@ class _Subspace(StartRule):
     Whichever have the lower dimension: their projectors are closer to each other.
     """
 
-    geometry: Grassmann
-
-    def share(self, t: float) -> float:
-        return _clipped_share(10.0, t, _SUBSPACE_SHARE, 0.25)
-
     def check(self, mu: float) -> None:
-        self._held.check(mu)
+        self._held.check(mu * math.sqrt(self.share))
 
     @property
     def _turned(self) -> bool:
@@ -195,17 +174,10 @@ class _Subspace(StartRule):
         m, p = self.geometry.n, self.geometry.p
         return projectors(m, m - p if self._turned else p)
 
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
         m, held = self.geometry.n, self._held
-        mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
-        triangle, sigma = private_sum(Units((points,)), self._frames, held, mu, rng)
+        mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
+        triangle, sigma = private_sum(records, self._frames, held, mu, rng)
         noisy = np.zeros((m, m))
         noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
         noisy += noisy.T
@@ -216,38 +188,30 @@ class _Subspace(StartRule):
         return Start(vectors[:, m - self.geometry.p :], 1.0, direction)
 
     def _frames(self, points: np.ndarray) -> np.ndarray:
-        if not self._turned:
-            return points
-        eye = np.eye(self.geometry.dim // self.geometry.p)
-        eye = np.broadcast_to(eye, (len(points), *eye.shape))
-        return Complement(np, points).expand(eye)
+        """The columns of the frames, as rows."""
+        if self._turned:
+            eye = np.eye(self.geometry.dim // self.geometry.p)
+            eye = np.broadcast_to(eye, (len(points), *eye.shape))
+            points = Complement(np, points).expand(eye)
+        return np.swapaxes(points, -1, -2)
 
 
 @dataclass(frozen=True)
 class _Shape(StartRule):
     """The leading plane of the mean projector on all turns and sizes of a shape."""
 
-    geometry: PlanarShapes
-
     @property
     def _planes(self) -> _Subspace:
-        return _Subspace(Grassmann(2 * self.geometry.landmarks, 2))
+        from skriemdp.geometry.grassmann import Grassmann
 
-    def share(self, t: float) -> float:
-        return self._planes.share(t)
+        return _Subspace(Grassmann(2 * self.geometry.landmarks, 2), self.n, self.share)
 
     def check(self, mu: float) -> None:
         self._planes.check(mu)
 
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
-        found = self._planes.release(self.geometry.planes(points), n, budget, share, streams)
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+        planes = dataclasses.replace(records, arrays=(self.geometry.planes(records.arrays[0]),))
+        found = self._planes.release(planes, budget, streams)
         return dataclasses.replace(found, center=self.geometry.nearest(found.center))
 
 
@@ -258,33 +222,24 @@ class _Shape(StartRule):
 class _Unit(StartRule):
     """A multiple of the identity, at the private median of the determinants."""
 
-    geometry: SPDGeometry
-
-    def share(self, t: float) -> float:
-        return _clipped_share(14.0, t, 0.03, 0.25)
-
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
         size = self.geometry.size
         prior = (0.0,) * len(_UNITS)
-        quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, START, prior)
+        quantile: PrivateQuantile = budget.quantile(self.share, _UNITS, 0.5, START, prior)
 
-        def units(block: np.ndarray) -> np.ndarray:
+        def give(block: np.ndarray) -> np.ndarray:
             return sym.log_determinant(block) / size
 
-        values = map_tiles(units, points)
+        if records.groups is None:
+            values = map_tiles(give, records.arrays[0])
+        else:
+            values = np.concatenate(list(records.tiles(give, size**2, "mean")))
         found = quantile.search(
-            lambda u: np.count_nonzero(values <= u), len(points), streams("unit")
+            lambda u: np.count_nonzero(values <= u), len(values), streams("unit")
         )
         unit = math.exp(found - 0.5 * (_UNITS[1] - _UNITS[0]))
         # Distances of the other metrics do not change with the unit.
-        scale = math.sqrt(unit) if isinstance(self.geometry, BuresWassersteinSPD) else 1.0
+        scale = math.sqrt(unit) if is_one_of(self.geometry, "BuresWassersteinSPD") else 1.0
         return Start(unit * np.eye(size), scale)
 
 
@@ -295,35 +250,26 @@ class _Unit(StartRule):
 class _Factors(StartRule):
     """Every factor begins by its own rule, with an equal part of the share."""
 
-    geometry: Product
     rules: tuple[StartRule | None, ...]
 
-    @functools.cached_property
-    def _count(self) -> int:
-        return sum(rule is not None for rule in self.rules)
-
-    def share(self, t: float) -> float:
-        return max(rule.share(t) for rule in self.rules if rule is not None)
+    @property
+    def _parts(self) -> list[StartRule | None]:
+        part = self.share / sum(rule is not None for rule in self.rules)
+        return [rule and dataclasses.replace(rule, share=part) for rule in self.rules]
 
     def check(self, mu: float) -> None:
-        for rule in self.rules:
+        for rule in self._parts:
             if rule is not None:
-                rule.check(mu / math.sqrt(self._count))
+                rule.check(mu)
 
-    def release(
-        self,
-        points: np.ndarray,
-        n: int,
-        budget: GaussianBudget,
-        share: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Start:
-        centers, part = [], share / self._count
-        parts = zip(self.geometry.factors, self.rules, self.geometry.split(points), strict=True)
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+        centers, split = [], self.geometry.split(records.arrays[0])
+        parts = zip(self.geometry.factors, self._parts, split, strict=True)
         for k, (factor, rule, own) in enumerate(parts):
             if rule is None:
                 centers.append(factor.base_point)
             else:
-                named = functools.partial(streams, k)
-                centers.append(rule.release(own, n, budget, part, named).center)
+                named: Any = functools.partial(streams, k)
+                points = dataclasses.replace(records, arrays=(own,))
+                centers.append(rule.release(points, budget, named).center)
         return Start(self.geometry.join(*centers))

@@ -13,7 +13,6 @@ from scipy.special import chdtri
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.location_scale.points import distances_to, logarithms_at
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
@@ -22,10 +21,11 @@ from skriemdp.mean.releases import (
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.points import PointRecords
+    from skriemdp.mechanisms.units import Units
 
 
 __all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
@@ -86,12 +86,17 @@ class RadiusRelease:
         """What the counts can resolve."""
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu), 0.5, _MOST_RESOLVED))
 
-    def release(
-        self, distances: np.ndarray, center_noise: float, rng: np.random.Generator
-    ) -> float:
-        """The radius; `center_noise` is that of the centre, per coordinate, not to be widened."""
-        quantile = PrivateQuantile(self.grid, self.level, self.mu, self.prior)
-        found = quantile.release(distances, rng) / math.sqrt(_RATIO)
+    @property
+    def quantile(self) -> PrivateQuantile:
+        """What is asked of the distances."""
+        return PrivateQuantile(self.grid, self.level, self.mu, self.prior)
+
+    def widened(self, found: float, center_noise: float) -> float:
+        """The radius of a released quantile; post-processing.
+
+        `center_noise` is that of the centre, per coordinate, not to be widened.
+        """
+        found /= math.sqrt(_RATIO)
         here = float(chdtri(self.dim, 1.0 - self.level))
         there = float(chdtri(self.dim, 1.0 - max(self.wanted, self.level)))
         of_data = max(found**2 - self.dim * center_noise**2, 0.0)
@@ -175,38 +180,39 @@ class AdaptiveMean:
         dim = self.ball.geometry.dim
         return math.sqrt(looks + dim / self.plan.noise.spread(dim) ** 2)
 
-    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean, and the noise per coordinate of what was averaged."""
         geometry, ball = self.ball.geometry, self.ball
         point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
         center, radius, center_noise = ball.center, math.inf, 0.0
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
-            seen, rng = _seen(problem, center, radius, _NARROW_LOOK), streams("rough mean", look)
-            found, scale = MeanNoise(each.mean_mu, None).release(*seen, geometry.dim, self.n, rng)
+            seen = _seen(records, ball, center, radius, _NARROW_LOOK)
+            rng = streams("rough mean", look)
+            noise = MeanNoise(each.mean_mu, None)
+            found, scale = noise.noisy_mean(*seen, geometry.dim, self.n, rng)
             if look == 0:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            distances = distances_to(geometry, center, problem.points)
-            radius = radii.release(distances, center_noise, streams("radius", look))
-        found, scale, base = self._last(problem, center, radius, streams("mean"))
+            (distances,) = records.distances(center)
+            quantile = radii.quantile.release(distances, streams("radius", look))
+            radius = radii.widened(quantile, center_noise)
+        found, scale, base = self._last(records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
 
     def _last(
-        self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator
+        self, records: PointRecords, center: np.ndarray, radius: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, float, np.ndarray]:
         """The mean's noisy coordinates, their noise, and where they are coordinates."""
-        geometry, ball, inside = self.ball.geometry, self.ball, problem
+        geometry, ball = self.ball.geometry, self.ball
         if radius < _NARROW * ball.radius:
             ball = GeodesicBall(geometry, center, radius)
         mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
-            seen = _seen(problem, center, radius, _NARROW)
-            return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center
-        if ball is not self.ball:
-            inside, _ = FrechetProblem.from_records(ball, problem.points)
-        return mean.noisy(inside, rng), mean.noise_scale, ball.center
+            seen = _seen(records, self.ball, center, radius, _NARROW)
+            return *self.plan.noise.noisy_mean(*seen, geometry.dim, self.n, rng), center
+        return mean.noisy(records.inside(ball)[0], rng), mean.noise_scale, ball.center
 
     def _vote(
         self, base: np.ndarray, point: np.ndarray, error: float, found: np.ndarray, scale: float
@@ -232,24 +238,23 @@ class AdaptiveMean:
 
 
 def _seen(
-    problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float
+    records: PointRecords, ball: GeodesicBall, center: np.ndarray, radius: float, narrow: float
 ) -> tuple[Units, Callable[..., np.ndarray], Ball]:
     """Logarithms at `center`, and a ball that they are moved into.
 
-    Of `radius` if that is narrow, else one that holds those of the public ball.
+    Of `radius` if that is narrow, else one that holds those of the public `ball`.
     """
-    ball = problem.ball
     if radius < narrow * ball.radius:
         bound = Ball(radius)
     elif np.array_equal(center, ball.center):
         bound = Ball(ball.radius)
     else:
-        away = problem.gradient_ball(center)  # of minus logarithms
+        away = FrechetProblem(ball, records.points[:0]).gradient_ball(center)  # of minus logarithms
         bound = Ball(away.radius, None if away.center is None else -away.center)
         if bound.radius > _STRETCHED * ball.radius:
             # Positive curvature, or none that is known, lets logarithms off the centre be long.
             bound = Ball(min(radius, ball.radius))
-    return Units((problem.points,)), logarithms_at(ball.geometry, center), bound
+    return *records.logarithms(center), bound
 
 
 def _usual_bias(ball: GeodesicBall) -> float:

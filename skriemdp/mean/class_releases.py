@@ -12,7 +12,6 @@ import numpy as np
 from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp.descent.groups import local_means
 from skriemdp.geometry import Geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import PointRecords
@@ -59,7 +58,7 @@ class PeopleOfClasses(PointRecords):
 
     How far a person is from a centre is the root mean square, over the classes shown, of the
     lengths of what is summed later: means of own rows of a class, as seen from there
-    (docs/theory/groups.md).  Steps average people's own Fréchet means.
+    (docs/theory/groups.md).  Steps average the logarithms of all own rows.
 
     Parameters
     ----------
@@ -70,12 +69,12 @@ class PeopleOfClasses(PointRecords):
     """
 
     def __init__(self, geometry: Geometry, points: np.ndarray, labels: np.ndarray, groups: Groups):
-        super().__init__(geometry, local_means(geometry, points, groups))
-        self._own, self._groups = (points, labels), groups
+        super().__init__(geometry, points, groups=groups)
+        self._labels = labels
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        points, labels = self._own
-        units = Units((logarithms(self.geometry, center, points), labels), self._groups)
+        seen = logarithms(self.geometry, center, self.points)
+        units = Units((seen, self._labels), self.groups)
         with np.errstate(all="ignore"):  # a warning would speak of records
             yield np.concatenate(
                 [
@@ -181,23 +180,19 @@ class ClassSums:
         """Number of sums."""
         return 1 + self.n_classes * (self.geometry.dim + 1)
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball, sums and sizes of all classes, with noise; one vector.
 
         Parameters
         ----------
-        arrays : tuple of ndarray
+        records : Units
             Points and the places of their labels in the class list.
-        groups : Groups or None
-            Whose they are.
         streams : callable
             ``streams("label")`` is the generator of a release.
         """
         if not self.pure:
-            return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
-        units = self._units(arrays, groups)
+            return self.decoded(noised(self.parts, self.exact(records), streams))
+        units = self._units(records)
         outside = self._outside(units)
         released = self.count.release(outside, streams("clipped fraction"))
         rng = streams("class means")
@@ -205,13 +200,13 @@ class ClassSums:
         sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
         return np.concatenate([[released], sums.ravel(), counts])
 
-    def _units(self, arrays: tuple, groups: Groups | None) -> Units:
+    def _units(self, records: Units) -> Units:
         """Coordinates at the centre, and labels."""
-        points, labels = arrays
+        points, labels = records.arrays
         vectors = logarithms(self.geometry, self.center, points)
         if self.shape is not None:
             vectors = self.shape.enter(vectors)
-        return Units((vectors, labels), groups)
+        return Units((vectors, labels), records.groups)
 
     def _outside(self, units: Units) -> int:
         return _count_outside(units, self.geometry.dim, self.reach or self.radius)
@@ -222,10 +217,10 @@ class ClassSums:
         assert isinstance(self.count, GaussianCount)
         return self.count.part("clipped fraction"), part_of("class means", self.held, self.rest)
 
-    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+    def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of both."""
         assert isinstance(self.count, GaussianCount)
-        units = self._units(arrays, groups)
+        units = self._units(records)
         outside = self.count.exact(self._outside(units))
         return [outside, integer_total(units, _given, self.held, self.parts[1].steps).ravel()]
 
@@ -376,8 +371,7 @@ class Vote:
     def release(
         self,
         rule: ClassRule,
-        arrays: tuple,
-        groups: Groups | None,
+        records: Units,
         mu: float,
         streams: Callable[..., np.random.Generator],
     ) -> Decision:
@@ -387,14 +381,14 @@ class Vote:
         ----------
         rule : ClassRule
             Released.
-        arrays, groups, streams
+        records, streams
             As for :meth:`ClassSums.noisy`.
         mu : float
             Of this release.
         """
-        points, labels = arrays
+        points, labels = records.arrays
         right = np.stack([self._places(rule, points, way) == labels for way in self.ways], axis=1)
-        units, held = Units((right.astype(float),), groups), answers(len(self.ways))
+        units, held = Units((right.astype(float),), records.groups), answers(len(self.ways))
         noisy, sigma = private_sum(units, lambda rows: rows, held, mu, streams("decision"))
         return self.decided(np.clip(noisy + 0.5 * self.n, 0.0, self.n), sigma)
 

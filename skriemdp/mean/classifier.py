@@ -23,16 +23,13 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
-    as_points,
-    check_membership,
+    checked_points,
     clipped_share,
-    point_shape,
-    warn_large_delta,
     warn_published_labels,
 )
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
-from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
+from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
@@ -358,15 +355,12 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         warn_published_labels(self.classes)
         if not np.isin(y, classes).all():
             raise ValueError("y has labels that are not in classes; list every possible label.")
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        points = as_points(geometry, X)
-        check_membership(geometry, points)
+        geometry, points = checked_points(X, self.manifold)
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, np.searchsorted(classes, y)), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]
-        warn_large_delta(self.delta, n)
         check_option((False, True), uncertainty=self.uncertainty)
         if self.uncertainty:
             return self._joint_plan(geometry, n, classes, bool(facts.get("grouped")), terms)
@@ -511,10 +505,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
             warn_direction(ball)
         statistic = self._sums(settings, ball, count, budget, data.facts)
         statistic = dataclasses.replace(statistic, reach=reach)
-        noisy = statistic.noisy(data.arrays, data.groups, streams)
+        noisy = statistic.noisy(data.units, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
         if vote.ways:
-            decision = vote.release(self._rule, data.arrays, data.groups, mu, streams)
+            decision = vote.release(self._rule, data.units, mu, streams)
             self.decision_ = decision.way
             if not decision.tells:
                 _warn_undecided(decision.way)
@@ -600,7 +594,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        self.clipped_fraction_ = clipped_share(outside / n, sigma, 1.0 - kept, self.radius_)
+        told = outside / n, sigma, 1.0 - kept, self.radius_
+        self.clipped_fraction_ = clipped_share(*told, statistic.pure)
 
 
 def _warn_undecided(way: str) -> None:

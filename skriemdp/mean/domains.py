@@ -16,7 +16,7 @@ from skriemdp.core.manifold_input import (
     as_points,
     check_membership,
     check_reach,
-    point_shape,
+    checked_points,
     public_ball,
     public_point,
     warn_small_search,
@@ -39,9 +39,7 @@ class PointEstimator(PrivateEstimator):
 
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
         X = read_records(self, X, ensure_min_samples=least, **CHECKS)
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        points = as_points(geometry, X)
-        check_membership(geometry, points)
+        geometry, points = checked_points(X, self.manifold)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:

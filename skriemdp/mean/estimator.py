@@ -21,17 +21,15 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     as_points,
-    check_membership,
+    checked_points,
     clipped_share,
-    point_shape,
+    geometry_of,
     public_ball,
     public_point,
-    warn_large_delta,
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.groups import local_means
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.problem import Problem
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
@@ -67,6 +65,7 @@ from skriemdp.mean.releases import (
     default_descent,
     found_ball,
     plan_tangent_mean,
+    projected_records,
 )
 from skriemdp.mean.uncertainty import (
     WIDER,
@@ -75,7 +74,7 @@ from skriemdp.mean.uncertainty import (
     standard_error,
     warn_cut,
 )
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
@@ -142,20 +141,22 @@ def frechet_mean(
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
     X = read_numbers(X, "X", ensure_2d=True, ensure_min_samples=1)
-    geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
-    points = as_points(geometry, X)
-    check_membership(geometry, points)
+    geometry, points = checked_points(X, manifold)
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    step, previous = 1.0, math.inf
+    step, last = 1.0, None
     for _ in range(max_iter):
         velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
-        if size > 0.7 * previous and geometry.curvature_bounds[0] < 0.0:
-            # Strong negative curvature overshoots with full steps; halving restores contraction.
-            step = max(step / 2.0, 1.0 / 64.0)
-        previous = size
+        if last is not None:
+            # A step that is right for the second derivative along the last one (Barzilai, Borwein).
+            before, gone, square = last
+            carried = geometry.transport(before, point, gone)
+            fallen = square - float(geometry.inner_product(point, carried, velocity))
+            if fallen > 0.0:
+                step = min(max(step * square / fallen, 1.0 / 64.0), 2.0)
+        last = point, velocity, size * size
         point = geometry.exp(point, step * velocity)
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
@@ -361,9 +362,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         y : None
             Ignored.
         groups : array-like of shape (n,), optional
-            Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows;
-            all rows of one owner and their number are protected together, and n is the number of
-            owners, which is public.  For a median everybody gives the mean direction to own rows.
+            Who owns each row.  Then everybody counts as one vector, the mean of the logarithms of
+            own rows; all rows of one owner and their number are protected together, and n is the
+            number of owners, which is public.  For a median everybody gives the mean direction to
+            own rows.
 
         Returns
         -------
@@ -553,7 +555,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             check_uncertainty(self.mechanism, self.noise, self.delta)
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
-        warn_large_delta(self.delta, n)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             if not self.uncertainty:
@@ -633,7 +634,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         median = plan_median(geometry, n, mu, self.center, self.radius)
         start = StartAlone.of(geometry, median.search)
@@ -729,10 +729,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
-        points = rows if data.groups is None else local_means(geometry, rows, data.groups)
-        records = PointRecords(geometry, points, facts["n"], facts.get("noise of n", 0.0))
+        noise = facts.get("noise of n", 0.0)
+        records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
         if isinstance(fit, GeometricMedian):
-            self._learn_median(*fit.release(records, rows, data.groups, streams))
+            self._learn_median(*fit.release(records, streams))
         elif isinstance(fit, StartAlone):
             self.mean_ = self.center_ = fit.release(records, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
@@ -781,7 +781,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         """A mean by itself."""
         geometry, n, kept = records.geometry, records.planned, 1.0
         mechanism: Any = None
-        known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -793,15 +792,19 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-                known = records.seen_from(ball.center)
         if ball is None or mechanism is not None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
-            problem, outside = FrechetProblem.from_records(ball, records.points, *known)
             mechanism = self._mean_release(ball, n, chosen)
+            problem, outside = records.inside(ball)
+            owned = records.groups is not None
+            if isinstance(mechanism, AdaptiveMean):
+                problem = records if owned else projected_records(problem, n)
+            elif isinstance(mechanism, DescentMean) and owned:
+                problem = records.gradients(ball)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
         noisy = chosen.count.release(outside, streams("clipped fraction")) / n
@@ -811,7 +814,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         if law is not None:
             self._noise_law = law(self.mean_)
         told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
-        self.clipped_fraction_ = clipped_share(*told)
+        pure = isinstance(chosen.count, LaplaceCount)
+        self.clipped_fraction_ = clipped_share(*told, pure)
         if chosen.search is not None:
             self._warn_only_the_center()
 
@@ -825,18 +829,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 "records, a larger epsilon, or a public center and radius."
             )
 
-    def _problem(
-        self, X: np.ndarray, y: Any = None, groups: Groups | None = None
-    ) -> FrechetProblem:
-        """The Fréchet problem of rows projected on the public ball; for federated runs.
-
-        With `groups`, of people: the Fréchet means of their own rows.
-        """
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        ball, points = self._clients_ball(geometry), as_points(geometry, X)
-        if groups is not None:
-            points = local_means(geometry, points, groups)
-        return FrechetProblem.from_records(ball, points)[0]
+    def _problem(self, X: np.ndarray, y: Any = None, groups: Groups | None = None) -> Problem:
+        """The Fréchet problem of rows, or people, in the public ball; for federated runs."""
+        geometry = geometry_of(X, self.manifold)
+        records = PointRecords(geometry, as_points(geometry, X), groups=groups)
+        return records.gradients(self._clients_ball(geometry))
 
     def _clients_ball(self, geometry: Geometry) -> GeodesicBall:
         if self.statistic != "mean":
@@ -868,7 +865,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                     f"{options[1]!r} instead of {getattr(self, name)!r}."
                 )
         check_option(("auto", None), shrink=self.shrink)
-        warn_large_delta(self.delta, n)
         ball = self._clients_ball(geometry)
         chosen = plan_mean(
             geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball

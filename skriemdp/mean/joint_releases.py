@@ -14,10 +14,10 @@ from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
-from skriemdp.location_scale.points import PointRecords, distances_to, warn_direction
+from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import inside, plan_radius
-from skriemdp.mean.domains import logarithms, public_facts
+from skriemdp.mean.domains import public_facts
 from skriemdp.mechanisms.bounds import Ball, lifted
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
@@ -271,7 +271,7 @@ class JointMean:
         budget = GaussianBudget(self.mu)
         count = budget.count(_COUNT)
         center, radius = self._place(records, budget, streams)
-        vectors = logarithms(self.geometry, center, records.points)
+        vectors = records.vectors(center)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
         clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
         return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest(_MOMENTS))
@@ -289,26 +289,26 @@ class JointMean:
         assert self.ball is not None  # one of the two is given
         if not self.looks:
             return self.ball.center, self.ball.radius
-        return self._look(self.ball, records.points, budget, streams)
+        return self._look(self.ball, records, budget, streams)
 
     def _look(
         self,
         public: GeodesicBall,
-        points: np.ndarray,
+        records: PointRecords,
         budget: GaussianBudget,
         streams: NoiseStreams,
     ) -> tuple[np.ndarray, float]:
         """A rough mean in the public ball, and a radius around it that holds the data."""
         geometry = self.geometry
         held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN, "rough mean")
-        units = Units((logarithms(geometry, public.center, points),))
-        found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
+        seen = records.logarithms(public.center)
+        found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
         center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
         radius_mu = budget.take(_LOOK_RADIUS, "radius")
         radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
-        distances = distances_to(geometry, center, points)
-        radius = radii.release(distances, left, streams("radius", 0))
+        (distances,) = records.distances(center)
+        radius = radii.widened(radii.quantile.release(distances, streams("radius", 0)), left)
         return center, min(self.wider * radius, public.radius)
 
 

@@ -163,12 +163,9 @@ class GeometricMedian:
         return 8.0 * (3.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
     def release(
-        self, records: PointRecords, rows: np.ndarray, groups: Groups | None, streams: NoiseStreams
+        self, records: PointRecords, streams: NoiseStreams
     ) -> tuple[np.ndarray, float, MedianInference]:
-        """The centre and the scale that were found, and what the last step released.
-
-        `rows` are all points, and `records` one of each person, for the search.
-        """
+        """The centre and the scale that were found, and what the last step released."""
         geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu)
         found = self.search.release(records, budget, streams)
         warn_direction(found)
@@ -179,7 +176,7 @@ class GeometricMedian:
                 point = known.mean
                 scale = _HARMONIC * known.distance if step.bends else scale
             bends_mu, mu = self._take(budget, step)
-            seen = logarithms(geometry, point, rows)
+            seen, groups = logarithms(geometry, point, records.points), records.groups
             if step.bends:
                 sharp = _SMOOTH if k < self.rough else min(_SMOOTH, _SHARP / (n * bends_mu))
                 smooth = sharp * scale

@@ -125,9 +125,12 @@ class MeanPlan:
         return MeanNoise(self.mu, self.law, self.secret_n)
 
     def steps(self, geometry: Geometry) -> bool:
-        """Whether the mean is one step from a found centre: where iteration would cost noise."""
-        searched = self.search is not None and self.search.center is None
-        return searched and self.mechanism == "tangent" and not geometry.is_hadamard
+        """Whether the mean is one step from the centre: where iteration would cost noise, or not
+        move it.
+        """
+        if self.search is None or self.mechanism != "tangent":
+            return False
+        return geometry.is_flat or (self.search.center is None and not geometry.is_hadamard)
 
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,19 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.inference.covariances import coordinate_jacobian
-from skriemdp.location_scale.points import PointRecords, logarithms_at
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
-from skriemdp.location_scale.start_releases import StartRule
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
@@ -48,6 +45,7 @@ from skriemdp.privacy.sensitivity import (
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.start_releases import StartRule
     from skriemdp.privacy.event import Event
 
 
@@ -65,6 +63,7 @@ __all__ = [
     "found_ball",
     "iterate_mean",
     "plan_tangent_mean",
+    "projected_records",
     "pure_law",
     "sphere_hessian",
 ]
@@ -86,6 +85,14 @@ _MOST = 2.0**36
 # Least mean second derivative that the last step divides by: noise in a small one would make the
 # step too long.
 _LEAST_HESSIAN = 0.2
+
+
+def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
+    """The projected points of a problem, planned to be n, with what is known of them."""
+    records = PointRecords(problem.geometry, problem.points, n)
+    if problem.center_rows is not None:
+        records.know(problem.ball.center, problem.center_rows)
+    return records
 
 
 def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
@@ -153,7 +160,7 @@ class MeanNoise:
             assert self.mu is not None
             held.ball(Ball(1.0), dim).check(self.mu)
 
-    def release(
+    def noisy_mean(
         self,
         units: Units,
         give: Callable[..., np.ndarray],
@@ -162,7 +169,7 @@ class MeanNoise:
         n: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
-        """Noisy mean of what n records give, and its noise per coordinate."""
+        """That of what n records give, and its noise per coordinate."""
         vectors = held.ball(bound, dim)
         if self.law is None:
             assert self.mu is not None
@@ -260,7 +267,7 @@ class LogStep:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        move, scale = self.noise.release(
+        move, scale = self.noise.noisy_mean(
             *records.logarithms(self.center),
             Ball(self.radius),
             self.geometry.dim,
@@ -291,7 +298,6 @@ class StartAlone:
 
     geometry: Geometry
     rule: StartRule
-    n: int
     mu: float
 
     @classmethod
@@ -305,9 +311,9 @@ class StartAlone:
         n = search.n if n is None else n
         known = search.center is not None or search.radius is not None
         enough = n * search.mu >= LEAST_MATRICES
-        if known or enough or search.rule is None or not isinstance(geometry, SPDGeometry):
+        if known or enough or search.rule is None or not is_one_of(geometry, "SPDGeometry"):
             return None
-        return cls(geometry, search.rule, n, search.mu)
+        return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
     def planned(self) -> GaussianBudget:
         """All of the budget, taken for the one release."""
@@ -317,7 +323,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        found = self.rule.release(records.units, GaussianBudget(self.mu), streams)
         return np.asarray(found.center)
 
 
@@ -374,9 +380,9 @@ class TangentMean:
         """The released coordinates at the centre."""
         geometry, center = self.ball.geometry, self.ball.center
         if self.schedule is None or self.mechanism is None:
-            give, bound = logarithms_at(geometry, center), Ball(self.ball.radius)
-            units = Units((problem.points,))
-            return self.noise.release(units, give, bound, geometry.dim, self.n, rng)[0]
+            records, bound = projected_records(problem, self.n), Ball(self.ball.radius)
+            seen = records.logarithms(center)
+            return self.noise.noisy_mean(*seen, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 
@@ -494,26 +500,25 @@ class LogSums:
         assert mu is not None  # as planned
         return self.count.part("clipped fraction"), part_of("tangent mean", self._held, mu)
 
-    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+    def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of both."""
-        (points,), ball = arrays, self.mean.ball
-        if groups is not None:
-            points = local_means(ball.geometry, points, groups)
-        problem, outside = FrechetProblem.from_records(ball, points)
-        give = logarithms_at(ball.geometry, ball.center)
-        total = integer_total(Units((problem.points,)), give, self._held, self.parts[1].steps)
-        return [self.count.exact(outside), total]
+        ball = self.mean.ball
+        points = PointRecords(ball.geometry, records.arrays[0], groups=records.groups)
+        outside = points.outside(ball.center, ball.radius)
+        seen = points.logarithms(ball.center)
+        return [
+            self.count.exact(outside),
+            integer_total(*seen, self._held, self.parts[1].steps),
+        ]
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
         """Number and sum, of noisy integers."""
         vectors = self._held.value(noisy[1:], self.parts[1].steps)
         return np.concatenate([self.count.value(noisy[:1]), vectors])
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball and sum of the logarithms, with noise; one vector."""
-        return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
+        return self.decoded(noised(self.parts, self.exact(records), streams))
 
 
 def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:

@@ -16,9 +16,7 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     clipped_share,
-    warn_large_delta,
 )
-from skriemdp.descent.groups import local_means
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
@@ -160,8 +158,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         y : None
             Ignored.
         groups : array-like of shape (n,), optional
-            Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows,
-            and components are those of people.
+            Who owns each row.  Then everybody counts as one vector, the mean of the logarithms of
+            own rows, and components are those of people.
 
         Returns
         -------
@@ -233,7 +231,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
             )
         if self.delta == 0.0:
             raise ValueError("delta=0 has no joint release of mean and components; pass delta > 0.")
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(terms.epsilon, terms.delta)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
@@ -246,10 +243,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
 
     def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
         (points,), geometry = data.arrays, plan.settings.geometry
-        if data.groups is not None:
-            points = local_means(geometry, points, data.groups)
         noise = data.facts.get("noise of n", 0.0)
-        records = PointRecords(geometry, points, data.facts["n"], noise)
+        records = PointRecords(geometry, points, data.facts["n"], noise, data.groups)
         found, seen = plan.settings.release(records, streams)
         self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
         self.noise_scale_ = found.first_noise

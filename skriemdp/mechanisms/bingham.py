@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
@@ -107,9 +109,9 @@ class ExponentialDirection:
         """Event of one release."""
         return PureEvent(self.epsilon)
 
-    def release(self, gram: np.ndarray, rng: np.random.Generator, size: int = 1) -> np.ndarray:
-        """`size` independent directions, shape ``(size, d)``; each costs one `event`."""
-        exponent, bound = self.epsilon / self.sensitivity.value * gram, self.epsilon
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """A direction for S = `value`; with `size`, that many, each of which costs one `event`."""
+        exponent, bound = self.epsilon / self.sensitivity.value * value, self.epsilon
         return noise.draw(
             exponent, 1.0, "bingham", rng, size, sensitivity=bound, sampler=_bingham_draws
         )
@@ -118,4 +120,4 @@ class ExponentialDirection:
 def _bingham_draws(
     matrix: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
 ) -> np.ndarray:
-    return sample_bingham(matrix, rng, *size)
+    return sample_bingham(matrix, rng, math.prod(size)).reshape(*size, -1)

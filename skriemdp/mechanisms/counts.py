@@ -24,12 +24,13 @@ from skriemdp.privacy.sensitivity import (
     interval_sensitivity,
 )
 
-__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
+__all__ = ["RARELY", "GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
 
-# A fit warns if the clipped fraction exceeds what was meant by this share and this many standard
-# deviations of its noise: Gaussian noise alone does it in 3 of 1e7 fits, that of a pure fit in 4 of
-# 1e4.
+# Clipped records are told of where they are this share above the one that was meant, and so many
+# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits.
 _EXCESS, _SURE = 0.2, 5.0
+# What noise exceeds in one of 1e6 fits, in its standard deviations: Gaussian, and Laplace.
+RARELY, _RARELY_PURE = 4.754, 9.279
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,9 @@ class LaplaceCount:
         return float(noisy) if size == () else noisy
 
 
-def told_fraction(noisy: float, sigma: float, meant: float, advice: str) -> float:
+def told_fraction(
+    noisy: float, sigma: float, meant: float, advice: str, pure: bool = False
+) -> float:
     """A released share of clipped records, within [0, 1]; warns where far more were than meant.
 
     Parameters
@@ -204,7 +207,9 @@ def told_fraction(noisy: float, sigma: float, meant: float, advice: str) -> floa
     meant : float
     advice : str
         What was done to them, and what to do about it; public or released.
+    pure : bool, default=False
+        Whether the noise is Laplace: of as many records as were meant it warns once in 1e6 fits.
     """
-    if noisy - _SURE * sigma > meant + _EXCESS:
+    if noisy - meant > max(_EXCESS + _SURE * sigma, _RARELY_PURE * sigma if pure else 0.0):
         warn_user(f"about {min(noisy, 1.0):.0%} of the rows (a private estimate) {advice}")
     return float(np.clip(noisy, 0.0, 1.0))

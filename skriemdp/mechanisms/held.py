@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -126,7 +126,10 @@ class Held(abc.ABC):
 
     def presence(self, steps: int) -> int:
         """Distance by which one record more or less moves the integers."""
-        return math.ceil(steps * Fraction(self.bound.presence) / Fraction(self.bound.value))
+        bound = self.bound
+        if 2.0 * bound.presence == bound.value:
+            return steps - steps // 2
+        return math.ceil(steps * Fraction(bound.presence) / Fraction(bound.value))
 
     @abc.abstractmethod
     def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
@@ -249,11 +252,15 @@ class VectorSet(Held):
 def ball(bound: Ball, dim: int) -> VectorSet:
     """Vectors of R^dim in a ball; what is summed is their offset from its centre."""
     check_count(dim=dim)
+    _bounded(bound)
+    return VectorSet((dim,), ball_sensitivity(bound.radius), bound.enforce)
+
+
+def _bounded(bound: Ball) -> None:
     if not bound.is_bounded:
         raise ValueError(
             "nothing bounds a record's gradient at the current iterate; pass a finite clip_norm."
         )
-    return VectorSet((dim,), ball_sensitivity(bound.radius), bound.enforce)
 
 
 def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> VectorSet:
@@ -288,7 +295,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
 
 
 def answers(count: int, level: Any = 0.5) -> VectorSet:
-    """Set of so many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
+    """Set of so many numbers in [0, 1], each cut to it; a tile is ``(b, count)``, or truth values.
 
     What is summed is what each number exceeds its level by, one for all or an array: an absent
     record, or one with a number that is not finite, adds a level everywhere.
@@ -298,7 +305,7 @@ def answers(count: int, level: Any = 0.5) -> VectorSet:
     farthest = float(np.maximum(levels, 1.0 - levels).max())
 
     def hold(tile: np.ndarray, unit: float) -> np.ndarray:
-        rows = np.clip(tile, 0.0, 1.0)
+        rows = tile.astype(float) if tile.dtype == bool else np.clip(tile, 0.0, 1.0)
         rows -= levels
         rows /= unit
         return rows
@@ -332,18 +339,20 @@ def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
 
 
 def projectors(size: int, rank: int) -> VectorSet:
-    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, size, rank)``.
+    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, rank, size)``.
 
+    Its rows are the columns of F; of people they are those of all own F, in factors.
     The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``;
     :func:`unpacked` gives the matrix.
     """
     check_count(size=size, rank=rank)
 
     def products(frames: np.ndarray) -> np.ndarray:
-        return frames @ np.swapaxes(frames, -1, -2)
+        factors = short_factors(frames.reshape(len(frames), -1, size))
+        return np.swapaxes(factors, -1, -2) @ factors
 
     norm = math.sqrt(rank)
-    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "mean")
+    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "factors")
 
 
 def variances(radius: float, size: int) -> VectorSet:
@@ -558,6 +567,15 @@ class RoundedRows:
         return RoundedRows(self.rows[which], self.limits[which], self.lattice)
 
 
+@functools.lru_cache(maxsize=64)
+def _outer_lattice(left: int, right: int, steps: int) -> tuple[int, float]:
+    """Of outer products: integers per unit of the left factor, and the longest right one."""
+    balanced = math.isqrt(math.floor(steps // 2 * math.sqrt(left / right)))
+    resolution = max(1, min(balanced, _LONGEST_LEFT))
+    longest = resolution + 0.5 * math.sqrt(left)
+    return resolution, steps // 2 * (1.0 - 2.0 * _SLACK) / longest - 0.5 * math.sqrt(right)
+
+
 @dataclass(frozen=True, eq=False)
 class Outer(Held):
     """Outer products ``a b'``, shortened to Frobenius norm `norm`.
@@ -586,7 +604,7 @@ class Outer(Held):
 
     def __post_init__(self) -> None:
         check_count(left=self.left, right=self.right)
-        ball(Ball(self.norm), 1)  # refuses norms that are infinite, or have no squares
+        _bounded(Ball(self.norm))  # refuses norms that are infinite, or have no squares
 
     @property
     def bound(self) -> Sensitivity:  # type: ignore[override]  # read-only here
@@ -602,13 +620,11 @@ class Outer(Held):
 
     def resolution(self, steps: int) -> int:
         """Integers per unit of the left factor; squares of its length are exact floats."""
-        balanced = math.isqrt(math.floor(steps // 2 * math.sqrt(self.left / self.right)))
-        return max(1, min(balanced, _LONGEST_LEFT))
+        return _outer_lattice(self.left, self.right, steps)[0]
 
     def _longest_right(self, steps: int) -> float:
         """Length that b may have, in integers, beside the longest a."""
-        longest = self.resolution(steps) + 0.5 * math.sqrt(self.left)
-        return steps // 2 * (1.0 - 2.0 * _SLACK) / longest - 0.5 * math.sqrt(self.right)
+        return _outer_lattice(self.left, self.right, steps)[1]
 
     def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
         return (
@@ -623,10 +639,13 @@ class Outer(Held):
     def largest(self, steps: int) -> int:
         return steps // 2
 
-    def rounded(self, rows: Any, steps: int, by_column: bool = False) -> RoundedRows:
+    def rounded(
+        self, rows: Any, steps: int, by_column: bool = False, own: bool = False
+    ) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run.
 
-        Dense ones lie column by column if asked for.
+        Dense ones lie column by column if asked for; in the place of `rows`, if these do and are
+        the caller's `own`.
         """
         most, scale = steps // 2, float(self.resolution(steps))
         whole: Any
@@ -636,7 +655,9 @@ class Outer(Held):
                 values = np.rint(whole.data, out=whole.data)
                 squares = squared_lengths(whole)
             else:
-                whole = np.empty(rows.shape, order="F" if by_column else "C")
+                order: Literal["F", "C"] = "F" if by_column else "C"
+                own = own and rows.dtype == float and rows.flags[f"{order}_CONTIGUOUS"]
+                whole = rows if own else np.empty(rows.shape, order=order)
                 squares, step = np.empty(len(rows)), _BLOCK // max(rows.shape[1], 1) + 1
                 for begin in range(0, len(rows), step):
                     block = rows[begin : begin + step] * scale

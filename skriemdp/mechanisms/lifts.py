@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.held import Moment
@@ -87,28 +86,21 @@ class Lifts:
         return first, first / (math.sqrt(2.0) * unit), first / unit**2
 
     def release(
-        self,
-        first: np.ndarray,
-        second: np.ndarray,
-        mu: float,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
+        self, units: Units, mu: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Noisy ``sum z z'``, ``sum z y'`` and ``sum y y'``.
 
         Parameters
         ----------
-        first : ndarray of shape (n_rows, sizes[0])
-        second : ndarray of shape (n_rows, sizes[1])
+        units : Units
+            Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``.
         mu : float
         rng : numpy.random.Generator
-        groups : Groups, optional
-            Of the rows, where people are the records.
         """
-        if (groups is not None) != self.people:
-            raise ValueError("groups belongs to people=True, which needs it.")
-        if len(first) != len(second):
-            raise ValueError("first and second must have as many rows.")
+        if (units.groups is not None) != self.people:
+            raise ValueError("people=True needs units with groups, and nothing else takes them.")
+        if len(units.arrays[0]) != len(units.arrays[1]):
+            raise ValueError("the two arrays of units must have as many rows.")
         k, unit = self.sizes[0], self.unit
-        noisy = private_sum(Units((first, second), groups), self.lift, self.held, mu, rng).value
+        noisy = private_sum(units, self.lift, self.held, mu, rng).value
         return noisy[:k, :k], noisy[:k, k:] / unit, noisy[k:, k:] / unit**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -97,20 +98,18 @@ class PureSumsAndCounts:
         held = ball(Ball(share * self.bound), self.dim).by_party(n_groups)
         sums, _ = plain_sum(Units((rows, groups)), lambda *tile: tile, held, n)
         counts = np.bincount(groups, minlength=n_groups).astype(float)
-        return self.release(sums, counts, rng)
+        noisy: tuple[np.ndarray, np.ndarray] = self.release((sums, counts), rng)
+        return noisy
 
-    def release(
-        self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
         """Noisy sums, from shape ``(n_groups, dim)``, and counts, from ``(n_groups,)``.
 
         With `size`, that many independent releases along leading axes, each of which costs one
         `event`.
         """
         bound = grouped_sum_sensitivity().value
-        exact = sums, counts
         return noise.draw(
-            _Blocks(exact),
+            _Blocks(value),
             self.scale,
             "pure sums",
             rng,

@@ -78,13 +78,13 @@ class _Quantile:
                 "log_grid(low, high, ratio)."
             )
 
-    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
         """An element of `grid`.
 
         Parameters
         ----------
-        values : array-like of shape (n,)
-            Private.
+        value : array-like of shape (n,)
+            Private numbers.
         rng : numpy.random.Generator
         size : int or tuple of int, default=()
             Independent releases, each of which costs one `event`.
@@ -93,7 +93,7 @@ class _Quantile:
         -------
         float, or ndarray of shape `size`
         """
-        values = np.ravel(np.asarray(values, dtype=float))
+        values = np.ravel(np.asarray(value, dtype=float))
         places = np.bincount(np.searchsorted(self.grid, values), minlength=len(self.grid) + 1)
         return self.release_counts(np.cumsum(places)[:-1], len(values), rng, size)
 

@@ -21,10 +21,11 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work, decomposed
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, Subspace
 from skriemdp.pca.search_releases import BoundsSearch, Budget, count_share, pairs_are_better
 from skriemdp.privacy.calibration import gaussian_mu
@@ -391,7 +392,6 @@ manifold, default="auto"
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
-        warn_large_delta(self.delta, n)
         pure = self.delta == 0 or self.mechanism == "exponential"
         budget: type[Budget]
         if pure:
@@ -522,7 +522,7 @@ manifold, default="auto"
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
         if data.groups is not None:
-            rows = records_of(rows.chunks, data.groups, by_trace=budget.pure)
+            rows = records_of(Units((rows.chunks,), data.groups), by_trace=budget.pure)
         self._sparse_fit = data.facts["sparse"]
         found = settings.bounds.release(rows, budget, streams)
         if found.clipped is not None:
@@ -554,13 +554,11 @@ manifold, default="auto"
 
     def _tell_clipped(self, fraction: float, sigma: float, row_norm: float) -> None:
         """Set the released fraction of clipped rows; warn where it is large."""
-        self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
-        if fraction - 2.0 * sigma > 0.2:
-            warn_user(
-                f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
-                f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='private' "
-                "finds a bound privately."
-            )
+        advice = (
+            f"are longer than row_norm={row_norm:g} and were scaled to it; row_norm='private' "
+            "finds a bound privately."
+        )
+        self.clipped_fraction_ = told_fraction(fraction, sigma, 0.0, advice, self.delta == 0)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 

@@ -59,7 +59,7 @@ class ExponentialRelease(Directions):
             # Coordinates of the orthogonal complement keep the law on its unit sphere.
             epsilon = budget.take(share / self.n_components, self.name, d, self.law)
             mechanism = ExponentialDirection(epsilon, longest)
-            inside = mechanism.release(rest.T @ gram @ rest, streams("direction", index))[0]
+            inside = mechanism.release(rest.T @ gram @ rest, streams("direction", index))
             direction = rest @ inside
             frame = np.column_stack([frame, direction])
             rest = np.linalg.svd(frame, full_matrices=True)[0][:, index + 1 :]

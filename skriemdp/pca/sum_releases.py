@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.location_scale.rows import records_of
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import MOMENT, Subspace, from_matrix, noisy_matrix
 from skriemdp.pca.search_releases import Bounds, Budget, Streams, count_share
 
@@ -64,12 +64,12 @@ class CovarianceSums:
         """Zero, which is public."""
         return np.zeros(self.dim)
 
-    def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
+    def noisy(self, records: Units, streams: Streams) -> np.ndarray:
         """Number of records that are shortened, and the sum of their matrices; one noisy vector.
 
         A row's matrix is ``z z'``, a person's the mean of those of own rows.
         """
-        rows = records_of(arrays[0], groups, by_trace=False)
+        rows = records_of(records, by_trace=False)
         found = Bounds(rows, self.center, self.row_norm, self.center)
         noisy = self.count.release(found.beyond, streams("clipped fraction"))
         moment, _ = noisy_matrix(found, self.mu, streams("second moment"))

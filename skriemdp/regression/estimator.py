@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._groups import Groups
 from skriemdp._quiet import read_records
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, Terms
@@ -20,6 +19,7 @@ from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
@@ -281,25 +281,27 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
         points = self._label_points(labels, geometry)
-        budget = GaussianBudget(settings.mu)
-        features = settings.scaling.release(X, settings.features, budget, streams, groups)
-        self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams, groups)
+        budget, rows = GaussianBudget(settings.mu), Units((X,), groups)
+        responses = Units((points,), groups)
+        features = settings.scaling.release(rows, budget, streams)
+        self.clipped_fraction_ = settings.scaling.clipped(rows, features, budget, streams)
         self.feature_center_, self.feature_scale_ = features.center, features.scale
         base = settings.public_base
         if settings.base is not None:
             budget.take(BASE_SHARE, BASE)
-            base = settings.base.release(points, streams("base point"), groups)
+            base = settings.base.release(responses, streams("base point"))
         mu = budget.rest(MODEL) / math.sqrt(settings.copies)
         model = dataclasses.replace(settings.model, mu=mu)
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
         if self.mechanism == "per-query":
-            weights = self._weights(X, features, model.mu, groups)
-            self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
+            weights = self._weights(X, features, model.mu)
+            model = dataclasses.replace(model, start=base)
+            self._server = QueryServer(model, weights, responses, self.n_queries, streams)
         else:
             coordinates = np.asarray(space.log_coordinates(base, points))
-            seen, rng = features(X), streams("model")
-            weights, evidence = model.release(seen, coordinates, rng, groups)
+            units = Units((features(X), coordinates), groups)
+            weights, evidence = model.release(units, streams("model"))
             self.coef_ = weights / unit
             if evidence < Evidence.HIDDEN:
                 warn_user(
@@ -354,7 +356,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
                 "public base_point."
             )
         points = functools.partial(self._label_points, geometry=facts["geometry"])
-        known = settings.features, points, settings.public_base
+        known = settings.scaling.features, points, settings.public_base
         sums = MomentSums.planned(settings.model, GaussianBudget(settings.mu), *known)
         return dataclasses.replace(plan, settings=sums)
 
@@ -372,12 +374,10 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         self.noise_scale_ = math.sqrt(n_tables) * statistic.model.sigma / unit
         self.coef_ = statistic.weights(noisy, n_tables) / unit
 
-    def _weights(
-        self, X: np.ndarray, features: FeatureMap, mu: float, groups: Groups | None
-    ) -> Any:
+    def _weights(self, X: np.ndarray, features: FeatureMap, mu: float) -> Any:
         X, length = features.scaled(X), features.length_scale
         if self.privacy_unit == "record":
-            return KernelWeights(X, length, groups)
+            return KernelWeights(X, length)
         ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge
         return KernelRidgeWeights(X, length, ridge)
 

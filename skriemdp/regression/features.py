@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
+from skriemdp.mechanisms.units import Units
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
 
 __all__ = ["ADVICE", "FeatureMap", "FeatureScaling"]
 
@@ -76,10 +79,10 @@ class FeatureMap:
         with np.errstate(over="ignore"):
             return (X - self.center) / self.scale
 
-    def beyond(self, X: np.ndarray, groups: Groups | None = None) -> int:
-        """Number of rows in which some input is clipped; with `groups` of people with such rows."""
-        outside = np.any(np.abs(self._units(X)) > self.limit, axis=1)
-        if groups is not None:
+    def beyond(self, records: Units) -> int:
+        """Number of rows in which some input is clipped, or of people with such rows."""
+        outside = np.any(np.abs(self._units(records.arrays[0])) > self.limit, axis=1)
+        if (groups := records.groups) is not None:
             outside = groups.sums(np.asarray(outside)[groups.order].astype(np.intp)) > 0
         return int(np.count_nonzero(outside))
 
@@ -108,6 +111,8 @@ class FeatureScaling:
         Whether the features are public, so that they are what their own moments say.
     bounds : RowBounds
         The search for those of private features.
+    features : FeatureMap
+        With placeholders for what has to be found.
 
     Notes
     -----
@@ -118,6 +123,7 @@ class FeatureScaling:
     auto: bool
     public: bool
     bounds: RowBounds
+    features: FeatureMap
 
     @property
     def searches(self) -> bool:
@@ -137,15 +143,9 @@ class FeatureScaling:
         if not self.public:
             budget.take(COUNT_SHARE, COUNT, 1)
 
-    def release(
-        self,
-        X: np.ndarray,
-        features: FeatureMap,
-        budget: GaussianBudget,
-        streams: Any,
-        groups: Groups | None = None,
-    ) -> FeatureMap:
-        """`features` with the centre and the scale of the rows X, which may belong to `groups`."""
+    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> FeatureMap:
+        """The features with the centre and the scale of the rows."""
+        (X,), features = records.arrays, self.features
         if not self.auto:
             return features
         if self.public:
@@ -154,22 +154,18 @@ class FeatureScaling:
             return dataclasses.replace(
                 features, center=np.where(usable, center, 0.0), scale=np.where(usable, scale, 1.0)
             )
-        place = self.bounds.release(X, budget, streams, groups)
+        place = self.bounds.release(records, budget, streams)
         scale = place.norm / math.sqrt(X.shape[1])
         return dataclasses.replace(features, center=place.center, scale=scale)
 
     def clipped(
-        self,
-        X: np.ndarray,
-        features: FeatureMap,
-        budget: GaussianBudget,
-        streams: Any,
-        groups: Groups | None = None,
+        self, records: Units, features: FeatureMap, budget: GaussianBudget, streams: NoiseStreams
     ) -> float:
         """Share of records that the limit of the features changes; noisy if they are private."""
-        beyond, advice = features.beyond(X, groups), ADVICE.format(limit=features.limit)
+        beyond, n = features.beyond(records), len(records.arrays[0])
+        advice = ADVICE.format(limit=features.limit)
         if not self.public:
             return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)
-        if beyond > _WARN * len(X):
-            warn_user(f"{beyond / len(X):.0%} of the rows {advice}")
-        return beyond / len(X)
+        if beyond > _WARN * n:
+            warn_user(f"{beyond / n:.0%} of the rows {advice}")
+        return beyond / n

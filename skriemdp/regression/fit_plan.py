@@ -17,7 +17,6 @@ from skriemdp.core.manifold_input import (
     check_descent_radius,
     public_array,
     public_point,
-    warn_large_delta,
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
@@ -64,8 +63,6 @@ class FitPlan:
     mu : float
         Gaussian differential privacy parameter of the whole fit.
     scaling : FeatureScaling
-    features : FeatureMap
-        Its centre and scale are placeholders where the scaling finds them.
     base : BasePoint or None
         None where the base point is public.
     public_base : ndarray or None
@@ -77,7 +74,6 @@ class FitPlan:
 
     mu: float
     scaling: FeatureScaling
-    features: FeatureMap
     base: BasePoint | None
     public_base: np.ndarray | None
     model: WrappedModel | MomentModel | WeightedMean
@@ -95,7 +91,6 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         )
     unit = math.sqrt(-geometry.curvature)
     _check_parameters(estimator, unit)
-    warn_large_delta(estimator.delta, n)
     mu = gaussian_mu(estimator.epsilon, estimator.delta)
     features, work = _feature_map(estimator, n, d, geometry.dim)
     scaling = FeatureScaling(
@@ -104,6 +99,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
         # all rows is a scale of its own where a few lie far off, and features would hardly differ.
         RowBounds(n, d, mu, highest=float(chi2.cdf(d, d))),
+        features,
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
@@ -131,7 +127,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     budget.rest(MODEL)
     return Plan(
         event=budget.event,
-        settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
+        settings=FitPlan(mu, scaling, base, public_base, model, copies),
         public={
             "n": n,
             "manifold": str(facts["space"] or f"tangent vectors of {geometry}"),

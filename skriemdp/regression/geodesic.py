@@ -18,15 +18,13 @@ from skriemdp.core.manifold_input import (
     check_descent_radius,
     check_membership,
     check_reach,
-    point_shape,
+    checked_points,
     public_array,
     public_ball,
     public_point,
-    warn_large_delta,
     warn_small_search,
 )
 from skriemdp.core.work import Work
-from skriemdp.geometry import as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.privacy.calibration import gaussian_mu
@@ -251,9 +249,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _validate(self, X: Any, y: Any = None) -> Data:
         X, y, axes = self._read(X, y, ensure_min_samples=2)
-        geometry = as_geometry(self.manifold, point_shape=point_shape(y, self.manifold))
-        points = as_points(geometry, y, "y")
-        check_membership(geometry, points, "y")
+        geometry, points = checked_points(y, self.manifold, "y")
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": axes}
         return Data((X, points), facts)
 
@@ -264,7 +260,6 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
                 "delta=0 asks for pure differential privacy, and second moments get Gaussian "
                 "noise; pass a delta > 0."
             )
-        warn_large_delta(self.delta, n)
         mu = gaussian_mu(self.epsilon, self.delta)
         features, middle = self._public_features(d)
         center, radius = self._public_ball(geometry)
@@ -326,8 +321,8 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         return center, radius
 
     def _release(self, data: Data, plan: Plan[GeodesicPlan], streams: Any) -> None:
-        (X, points), settings = data.arrays, plan.settings
-        found = GeodesicReleases(settings, data.groups).release(X, points, streams)
+        settings = plan.settings
+        found = GeodesicReleases(settings).release(data.units, streams)
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
         self._law, self._place, self._predictor = law, found.features, found.predictor

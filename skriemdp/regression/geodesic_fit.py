@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -335,20 +336,24 @@ def _bent(
     curvature does; Newton's method takes that back.
     """
 
-    def seen(change: np.ndarray, draws: Any = slice(None)) -> np.ndarray:
-        z = features[draws]
-        points = model.moved(change, reach).scattered(z, residuals[draws], model.base)
-        found = model.residuals(z, points)
-        found = np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)
-        return np.linalg.pinv(_with_ones(z)) @ found
+    def view(draws: Any) -> Callable[[np.ndarray], np.ndarray]:
+        z, scatter = features[draws], residuals[draws]
+        fit = np.linalg.pinv(_with_ones(z))
+
+        def seen(change: np.ndarray) -> np.ndarray:
+            points = model.moved(change, reach).scattered(z, scatter, model.base)
+            found = model.residuals(z, points)
+            return fit @ np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)
+
+        return seen
 
     # Both signs of each residual, so that in flat space the matrix is the identity.
     some, half = max(_MATRIX_DRAWS, _MATRIX_PER_ROW * len(target)), len(features) // 2
-    few = np.concatenate([np.arange(some), half + np.arange(some)])
+    seen, roughly = view(slice(None)), view(np.r_[:some, half : half + some])
     size, width = target.size, _DIFFERENCE * reach
-    here, columns = seen(target, few), []
+    here, columns = roughly(target), []
     for unit in np.eye(size).reshape(size, *target.shape):
-        columns.append(((seen(target + width * unit, few) - here) / width).ravel())
+        columns.append(((roughly(target + width * unit) - here) / width).ravel())
     left, values, right = np.linalg.svd(np.stack(columns, axis=1))
     inverse = (right.T / np.clip(values, _LEAST, _LARGEST)) @ left.T
     change, missing = target, target - seen(target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,9 +31,12 @@ from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import one_by_one
+from skriemdp.mechanisms.units import Units, one_by_one
 from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved, shrunk
 from skriemdp.regression.geodesic_model import GeodesicModel
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
 
 __all__ = [
     "FeaturePlace",
@@ -271,7 +274,6 @@ class GeodesicReleases:
     Parameters
     ----------
     plan : GeodesicPlan
-    groups : Groups or None
 
     Notes
     -----
@@ -282,12 +284,11 @@ class GeodesicReleases:
     """
 
     plan: GeodesicPlan
-    groups: Groups | None = None
 
-    def release(self, X: np.ndarray, points: np.ndarray, streams: Any) -> GeodesicRelease:
+    def release(self, records: Units, streams: NoiseStreams) -> GeodesicRelease:
         """Everything, from features ``(n_rows, p)`` and responses ``(n_rows, *shape)``."""
-        plan, budget = self.plan, GaussianBudget(self.plan.mu)
-        shown = representatives(self.groups, len(X))
+        plan, budget, (X, points) = self.plan, GaussianBudget(self.plan.mu), records.arrays
+        shown = representatives(records.groups, len(X))
         features, meant = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
         rows, dist = features.raw(X[shown]), functools.partial(plan.geometry.dist, center)
@@ -298,7 +299,8 @@ class GeodesicReleases:
         z, rest, limit = features(X), budget.left, radius
         model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if plan.two else budget.rest(_MOMENTS)
-        moments = self._moments(model, z, points, radius, mu, streams("moments"))
+        units = Units((z, points), records.groups)
+        moments = self._moments(model, units, radius, mu, streams("moments"))
         gram = moments.gram
         law, floored = improved(model, moments, gram, radius)
         if plan.two:
@@ -308,7 +310,7 @@ class GeodesicReleases:
             found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
             limit = min(_WIDENED * found, 2.0 * radius)
             mu, rng = budget.rest(_MOMENTS), streams("residual moments")
-            moments = self._moments(law.model, z, points, limit, mu, rng)
+            moments = self._moments(law.model, units, limit, mu, rng)
             gram = moments.gram.pooled(gram)
             law, floored = improved(law.model, moments, gram, radius)
         drawn = shrunk(law, gram)
@@ -344,17 +346,17 @@ class GeodesicReleases:
     def _moments(
         self,
         model: GeodesicModel,
-        z: np.ndarray,
-        points: np.ndarray,
+        units: Units,
         norm: float,
         mu: float,
         rng: np.random.Generator,
     ) -> ReleasedMoments:
-        lifts, seen = self.plan.moments(norm), model.residuals
+        lifts, seen, (z, points) = self.plan.moments(norm), model.residuals, units.arrays
         if not self.plan.geometry.separate_rows:
             seen = one_by_one(seen)
         rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
-        gram, product, second = lifts.release(rows, seen(z, points), mu, rng, self.groups)
+        lifted = Units((rows, seen(z, points)), units.groups)
+        gram, product, second = lifts.release(lifted, mu, rng)
         first_sigma, product_sigma, second_sigma = lifts.sigmas(mu)
         gram = _ROW**2 * gram
         gram[0, 0] = self.plan.n  # public

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.location_scale.row_releases import COUNT_SHARE
@@ -80,31 +79,21 @@ class MomentModel:
             return self._lifts.sigmas(self.mu)[1]
         return self.held.sigma(self.held.check(self.mu))
 
-    def release(
-        self,
-        features: np.ndarray,
-        labels: np.ndarray,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
-    ) -> tuple[np.ndarray, float]:
+    def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, float]:
         """Release as :meth:`WrappedModel.release` does."""
-        moment, product = self.moments_and_products(features, labels, rng, groups)
+        moment, product = self.moments_and_products(units, rng)
         evidence = Evidence()
         evidence.see(product / self.sigma, product.size)
         return self.weights(moment, product), evidence.most
 
     def moments_and_products(
-        self,
-        features: np.ndarray,
-        labels: np.ndarray,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
+        self, units: Units, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """``sum phi phi'`` and ``sum phi v'``, with noise where private."""
+        """``sum phi phi'`` and ``sum phi v'`` of features and labels, with noise where private."""
         if self.features_private:
-            return self._lifts.release(features, labels, self.mu, rng, groups)[:2]
-        units = Units((features, labels))
+            return self._lifts.release(units, self.mu, rng)[:2]
         products = private_sum(units, lambda *rows: rows, self.held, self.mu, rng)
+        features, _ = units.arrays
         return features.T @ features, products.value
 
     def weights(self, moment: np.ndarray, product: np.ndarray, n_tables: int = 1) -> np.ndarray:
@@ -158,16 +147,15 @@ class MomentSums:
         features, dim = self.model.shape
         return 1 + features * (features + dim)
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
+    def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
-        X, labels = arrays
-        outside = self.count.release(self.features.beyond(X, groups), streams("clipped fraction"))
+        (X, labels), groups = records.arrays, records.groups
+        beyond = self.features.beyond(Units((X,), groups))
+        outside = self.count.release(beyond, streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])
         coordinates = np.asarray(space.log_coordinates(self.base, self.points(labels)))
-        seen, rng = self.features(X), streams("model")
-        parts = self.model.moments_and_products(seen, coordinates, rng, groups)
+        units = Units((self.features(X), coordinates), groups)
+        parts = self.model.moments_and_products(units, streams("model"))
         return np.concatenate([[outside], *(part.ravel() for part in parts)])
 
     def weights(self, noisy: np.ndarray, n_tables: int) -> np.ndarray:

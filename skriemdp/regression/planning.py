@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._validation import check_option
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem
@@ -16,6 +15,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp.privacy.events_basic import GaussianEvent
@@ -107,14 +107,12 @@ class BasePoint:
         squares = zip(np.atleast_1d(solver.step_size), solver.noise_multipliers, strict=True)
         return diameter * math.sqrt(math.fsum((eta * m) ** 2 for eta, m in squares))
 
-    def release(
-        self, points: np.ndarray, rng: np.random.Generator, groups: Groups | None = None
-    ) -> np.ndarray:
-        """The base point, from labels on the hyperboloid, which may belong to `groups`."""
+    def release(self, units: Units, rng: np.random.Generator) -> np.ndarray:
+        """The base point, from labels on the hyperboloid."""
         solver: Any = self.solver
-        problem: Any = FrechetProblem(solver.domain, points)
-        if groups is not None:
-            problem = GroupedProblem(problem, groups)
+        problem: Any = FrechetProblem(solver.domain, units.arrays[0])
+        if units.groups is not None:
+            problem = GroupedProblem(problem, units.groups)
         geometry, origin = problem.geometry, solver.domain.center
         coordinates = geometry.log_coordinates(origin, solver.solve(problem, origin, rng))
         length = max(float(np.linalg.norm(coordinates)), 1e-300)

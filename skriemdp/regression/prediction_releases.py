@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -18,7 +19,6 @@ from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
-    from skriemdp._groups import Groups
     from skriemdp._random import NoiseStreams
 
 
@@ -48,8 +48,6 @@ class KernelRidgeWeights:
     Every weight depends on every feature, so only labels can be protected.
     """
 
-    groups = None
-
     def __init__(self, X: np.ndarray, length_scale: float, ridge: float):
         self._X, self._length_scale = X, length_scale
         kernel = gaussian_kernel(X, X, length_scale)
@@ -66,8 +64,8 @@ class KernelRidgeWeights:
 class KernelWeights:
     """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected."""
 
-    def __init__(self, X: np.ndarray, length_scale: float, groups: Groups | None = None):
-        self._X, self._length_scale, self.groups = X, length_scale, groups
+    def __init__(self, X: np.ndarray, length_scale: float):
+        self._X, self._length_scale = X, length_scale
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
@@ -94,6 +92,10 @@ class WeightedMean:
         Norm to which each label's logarithm is clipped, at most twice the ball's radius.
     density_private : bool
         Whether ``sum_i a_i`` is private (weights in [0, 1] of records) or public.
+    start : ndarray of shape ``shape``, optional
+        Public or already released.
+    largest : float, default=1.0
+        Public bound of all ``|a_i|``.
 
     Notes
     -----
@@ -111,6 +113,8 @@ class WeightedMean:
     n_steps: int
     clip_norm: float
     density_private: bool
+    start: Any = None
+    largest: float = 1.0
 
     @property
     def step_mu(self) -> float:
@@ -127,38 +131,25 @@ class WeightedMean:
         """Noise on a gradient per unit of the largest weight."""
         return self.clip_norm * self.held.sigma(self.held.check(self.step_mu))
 
-    def release(
-        self,
-        start: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray,
-        largest: float,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
-    ) -> np.ndarray:
-        """A private point near the weighted mean of `labels`.
+    def release(self, units: Units, rng: np.random.Generator) -> np.ndarray:
+        """A private point near the weighted mean of labels.
 
         Parameters
         ----------
-        start : ndarray of shape ``shape``
-            Public or already released.
-        labels : ndarray of shape (n, *shape)
-        weights : ndarray of shape (n,)
-        largest : float
-            Public bound of ``|weights|``.
+        units : Units
+            Labels ``(n, *shape)`` and their weights ``(n,)``; what a person gives is the mean over
+            own rows.
         rng : numpy.random.Generator
-        groups : Groups, optional
-            Who owns each row: then a record is the mean over a person's rows.
         """
-        geometry, point, held, mu = self.ball.geometry, start, self.held, self.step_mu
-        units, dim = Units((labels, weights / largest), groups), geometry.dim
+        geometry, point, held, mu = self.ball.geometry, self.start, self.held, self.step_mu
+        dim, largest = geometry.dim, self.largest
         expect_integers(rng, self.n_steps * (dim + 1))
         sigma = self.sigma * largest
         if self.density_private:
             # The same sum is asked in every step; the average of the answers costs as much.
             noisy = private_sum(
                 units,
-                lambda rows, a: (np.zeros((len(a), dim)), a),
+                lambda rows, a: (np.zeros((len(a), dim)), a / largest),
                 held,
                 mu,
                 rng,
@@ -167,11 +158,12 @@ class WeightedMean:
             )
             size = largest * float(noisy.value[0]) / WEIGHT_UNIT
         else:
-            size = float(np.sum(np.abs(weights)))
+            size = float(np.sum(np.abs(units.arrays[1])))
         size = max(size, sigma / self.clip_norm / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
 
             def give(rows: np.ndarray, a: np.ndarray, at: np.ndarray = point) -> tuple:
+                a = a / largest
                 return a[:, None] * np.asarray(geometry.log_coordinates(at, rows)), a
 
             noisy = private_sum(units, give, held, mu, rng, part=slice(dim))
@@ -194,8 +186,8 @@ class QueryServer:
     ----------
     release : WeightedMean
     weights : KernelRidgeWeights or KernelWeights
-    labels : ndarray of shape (n, *shape)
-    start : ndarray of shape ``shape``
+    labels : Units
+        Of shape ``(n, *shape)``, and whose they are.
     n_queries : int
     streams : NoiseStreams
     """
@@ -204,13 +196,11 @@ class QueryServer:
         self,
         release: WeightedMean,
         weights: KernelWeights | KernelRidgeWeights,
-        labels: np.ndarray,
-        start: np.ndarray,
+        labels: Units,
         n_queries: int,
         streams: NoiseStreams,
     ):
         self.release, self.n_queries = release, n_queries
-        self._start = start
         self._answers: dict[Any, Any] = {}
         streams = streams.repeatable("queries")
         self._private = (weights, labels, streams, threading.Lock(), os.getpid())
@@ -245,9 +235,9 @@ class QueryServer:
                 values, largest = weights(row)
                 # The stream is named by the query, so seeded answers do not depend on the order.
                 rng = streams("query", key)
-                self._answers[key] = self.release.release(
-                    self._start, labels, values, largest, rng, weights.groups
-                )
+                asked = dataclasses.replace(self.release, largest=largest)
+                units = Units((*labels.arrays, values), labels.groups)
+                self._answers[key] = asked.release(units, rng)
             return np.stack([self._answers[key] for key in keys])
 
     def __getstate__(self) -> dict[str, Any]:

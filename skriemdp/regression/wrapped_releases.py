@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp.descent.releases import Evidence
 from skriemdp.location_scale.rows import row_products
@@ -132,10 +131,9 @@ class WrappedModel:
     def _steps(self) -> int:
         return self.held.check(self.step_mu)
 
-    def units(
-        self, features: np.ndarray, labels: np.ndarray, groups: Groups | None = None
-    ) -> Units:
-        """What :meth:`gradient` takes; arguments as for :meth:`release`."""
+    def prepared(self, units: Units) -> Units:
+        """What :meth:`gradient` takes, of what :meth:`release` takes."""
+        (features, labels), groups = units.arrays, units.groups
         lengths = np.linalg.norm(labels, axis=1)
         directions = labels / np.maximum(lengths, 1e-150)[:, None]
         if groups is None:
@@ -174,28 +172,19 @@ class WrappedModel:
 
         return means if self.grouped else products
 
-    def release(
-        self,
-        features: np.ndarray,
-        labels: np.ndarray,
-        rng: np.random.Generator,
-        groups: Groups | None = None,
-    ) -> tuple[np.ndarray, float]:
+    def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, float]:
         """Private weights ``(n_features, dim)``, and what its gradients show beyond their noise.
 
         Parameters
         ----------
-        features : ndarray of shape (n, n_features)
-            Rows of norm at most one.
-        labels : ndarray of shape (n, dim)
-            Normal coordinates of the labels at the base point, public or already released.
+        units : Units
+            Features ``(n, n_features)``, rows of norm at most one, and normal coordinates ``(n,
+            dim)`` of the labels at the base point, which is public or already released.
         rng : numpy.random.Generator
-        groups : Groups, optional
-            Of the rows, where people are the records.
         """
-        if (groups is not None) != self.grouped:
-            raise ValueError("groups belongs to grouped=True, which needs it.")
-        units, weights = self.units(features, labels, groups), np.zeros(self.shape)
+        if (units.groups is not None) != self.grouped:
+            raise ValueError("grouped=True needs units with groups, and nothing else takes them.")
+        units, weights = self.prepared(units), np.zeros(self.shape)
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
         first, sigma, evidence = self.n_steps // 2, self.sigma, Evidence()
         expect_integers(rng, self.n_steps * weights.size)

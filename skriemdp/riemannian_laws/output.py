@@ -75,12 +75,12 @@ class _PointMechanism(abc.ABC):
     def event(self) -> Event:
         """Event of one release."""
 
-    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
-        """A draw around the exact `point`; `size` draws of them cost that many events.
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """A draw around the exact point `value`; `size` draws of them cost that many events.
 
         Parameters
         ----------
-        point : array of shape ``shape``
+        value : array of shape ``shape``
         rng : numpy.random.Generator
         size : int or tuple of int, default=()
 
@@ -94,7 +94,7 @@ class _PointMechanism(abc.ABC):
             return law.sample(point, size, rng)
 
         return noise.draw(
-            point, law._length, self._name, rng, size, sensitivity=bound, sampler=sampler
+            value, law._length, self._name, rng, size, sensitivity=bound, sampler=sampler
         )
 
 

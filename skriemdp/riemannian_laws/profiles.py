@@ -108,7 +108,7 @@ class RiemannianEvent(Event):
         _check_space(self)
 
     @property
-    def release(self) -> RadialRelease | MatrixRelease:
+    def profile(self) -> RadialRelease | MatrixRelease:
         """The profile behind the event; a value without points."""
         return _release(self)
 
@@ -121,7 +121,7 @@ class RiemannianEvent(Event):
     @property
     def gdp_bound(self) -> float | None:
         """A certified mu, None where no certificate was found."""
-        return self.mu if self.mu is not None else self.release.gdp_bound
+        return self.mu if self.mu is not None else self.profile.gdp_bound
 
     @property
     def mu_estimate(self) -> float:
@@ -131,29 +131,29 @@ class RiemannianEvent(Event):
         """
         if self.mu is not None:
             return self.mu
-        return mu_estimate(self.release.worst_pair)
+        return mu_estimate(self.profile.worst_pair)
 
     def renyi(self, order: float) -> float:
-        return self.release.renyi(order)
+        return self.profile.renyi(order)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 
-        support, deltas = self.release.losses(interval)
+        support, deltas = self.profile.losses(interval)
         pmf = create_pmf_pessimistic_connect_dots(interval, support, deltas).to_dense_pmf()
         return PrivacyLossDistribution(pmf._lower_loss, pmf._probs, pmf._infinity_mass, interval)
 
     def _exact_delta(self, epsilon: float) -> float:
-        return self.release.delta(epsilon)
+        return self.profile.delta(epsilon)
 
     def _exact_epsilon(self, delta: float) -> float:
-        return self.release.epsilon(delta)
+        return self.profile.epsilon(delta)
 
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
         """See :meth:`Event.delta_with_gaussian`."""
         if mu > MOST_MU:
             return None
-        release = self.release
+        release = self.profile
         if isinstance(release, MatrixRelease):
             return release.delta(epsilon, mu)
         pure = release.epsilon_max
@@ -166,7 +166,7 @@ class RiemannianEvent(Event):
 
     def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
         """See :meth:`Event.epsilon_with_gaussian`."""
-        release = self.release
+        release = self.profile
         if isinstance(release, MatrixRelease) and mu <= MOST_MU:
             return release.epsilon(delta, mu)
         return super().epsilon_with_gaussian(mu, delta)
@@ -319,7 +319,7 @@ def _calibrated(
     windows = Window(), Window()
 
     def excess(log_scale: float) -> float:
-        release = event(math.exp(log_scale)).release
+        release = event(math.exp(log_scale)).profile
         if isinstance(release, MatrixRelease):
             release = RadialRelease(release.stretched_pair)
         value = release._quick_log_delta_upper([epsilon], windows)
@@ -331,7 +331,7 @@ def _calibrated(
         scale *= 1.0 + 1e-9  # a second try would be dear
     found = event(scale)
     step = 1e-12
-    while (excess_delta := math.log(max(found.release.delta(epsilon), 1e-300)) - target) > 0.0:
+    while (excess_delta := math.log(max(found.profile.delta(epsilon), 1e-300)) - target) > 0.0:
         if scale >= widest:
             raise _infeasible("delta", delta, delta, sensitivity)
         # To the private side.  On 2x2 matrices the bound over all directions may be a little
@@ -396,7 +396,7 @@ def _calibrated_pure(event: Callable[..., Any], epsilon: float, widest: float) -
             "delta=0 needs the Laplace law: the privacy loss of Gaussian noise is unbounded on "
             f"space={asked.space!r}."
         )
-    while event(scale).release.epsilon_max > epsilon:
+    while event(scale).profile.epsilon_max > epsilon:
         scale *= 1.0 + 1e-14
     return event(scale)
 
@@ -405,7 +405,7 @@ def _calibrated_mu(
     event: Callable[..., Any], sensitivity: float, mu: float, widest: float
 ) -> RiemannianEvent:
     def excess(log_scale: float) -> float:
-        return mu_estimate(event(math.exp(log_scale)).release.worst_pair) - aim
+        return mu_estimate(event(math.exp(log_scale)).profile.worst_pair) - aim
 
     aim = mu / (1.0 + 1e-5) * (1.0 - 1e-12)
     scale = math.exp(_root(excess, math.log(sensitivity / mu), math.log(widest)))

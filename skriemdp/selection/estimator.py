@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, train_test_split
-from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
@@ -29,13 +27,12 @@ from skriemdp._validation import check_fraction, check_option, check_positive, c
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
-from skriemdp.core.manifold_input import point_shape
+from skriemdp.core.manifold_input import geometry_of
 from skriemdp.core.parameters import check_parameters, warn_large_epsilon
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
-from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.statements import noise_of
@@ -49,22 +46,23 @@ from skriemdp.selection.parts import (
     as_array,
     as_given,
     before_last,
+    candidates_of,
     check_before,
     fit_arguments,
     fitted,
+    is_pipeline,
     last_step,
     length,
     private_step,
     quiet,
     refuse_streams,
     seen,
+    split,
     validated_step,
 )
 from skriemdp.selection.releases import Scores
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from skriemdp.privacy.event import Event
 
 
@@ -238,9 +236,10 @@ class PrivateGridSearchCV(AsksForRows):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        grid = ParameterGrid(self.param_grid)
-        check_limit("most_candidates", **{"len(param_grid)": len(grid)})
-        candidates = list(grid)
+        candidates = candidates_of(
+            self.param_grid,
+            lambda count: check_limit("most_candidates", **{"len(param_grid)": count}),
+        )
         runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
         check_positive(mean_runs=runs)
         if runs <= 1.0:
@@ -344,13 +343,12 @@ class PrivateGridSearchCV(AsksForRows):
         return whole, whole.rows(rows[0]), whole.rows(rows[1])
 
     def _split(self, X: Any, y: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
 
-        def split(*arrays: Any) -> list[csr_array | np.ndarray]:
-            return train_test_split(*arrays, test_size=_VALIDATION_SHARE, random_state=seed)
+        def divided(*arrays: Any) -> list[Any]:
+            return split(arrays, _VALIDATION_SHARE, self.public_seed)
 
-        train, test, *labels = quietly(split, *arrays, labels=True)
+        train, test, *labels = quietly(divided, *arrays, labels=True)
         y_train, y_test = labels or (None, None)
         return (train, y_train), (test, y_test)
 
@@ -401,7 +399,7 @@ class PrivateGridSearchCV(AsksForRows):
             # Validation records raise now or never.
             validated_step(model, step, whole)
             data = validated_step(model, step, train)
-            plan = step._plan(data.facts, step._terms(accountant))
+            plan = step._planned(data.facts, step._terms(accountant))
             units.add(plan.unit)
             words.append(plan.arithmetic)
             plan.work.check()
@@ -419,7 +417,7 @@ class PrivateGridSearchCV(AsksForRows):
 
     def _try_steps(self, candidates: list[dict[str, Any]], X: Any, y: Any) -> bool:
         """Try the steps before the private one, of all candidates that differ in them."""
-        last = self.estimator.steps[-1][0] if isinstance(self.estimator, Pipeline) else ""
+        last = self.estimator.steps[-1][0] if is_pipeline(self.estimator) else ""
         identical, tried = True, set()
         for parameters in candidates if last else []:
             others = {k: v for k, v in parameters.items() if k.split("__")[0] != last}
@@ -443,7 +441,7 @@ class PrivateGridSearchCV(AsksForRows):
             geometry, x_shape = None, given
             if hasattr(step, "manifold"):
                 like = np.empty((0, *given))
-                geometry = as_geometry(step.manifold, point_shape=point_shape(like, step.manifold))
+                geometry = geometry_of(like, step.manifold)
                 if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")

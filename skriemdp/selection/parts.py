@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, get_tags, indexable
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quietly
+from skriemdp._random import public_generator
+from skriemdp._validation import shown
 from skriemdp.core.estimator import Data, PrivateEstimator, validated
 from skriemdp.descent.separate_rows import check_steps, refuse_mixing
 from skriemdp.preprocessing import PerGroup
@@ -24,17 +29,70 @@ __all__ = [
     "as_array",
     "as_given",
     "before_last",
+    "candidates_of",
     "check_before",
     "fit_arguments",
     "fitted",
+    "is_pipeline",
     "last_step",
     "length",
     "private_step",
     "quiet",
     "refuse_streams",
     "seen",
+    "split",
     "validated_step",
 ]
+
+
+# scikit-learn's modules of grids, splits and pipelines take longer to load than a search to run,
+# so none of them is loaded here.
+
+
+def candidates_of(param_grid: Any, check: Callable[[int], None]) -> list[dict[str, Any]]:
+    """All choices of one value for each parameter, of a dict of lists or of several such dicts.
+
+    `check` is asked about their number before they are listed.
+    """
+    grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
+    if not isinstance(grids, Sequence) or not all(isinstance(grid, Mapping) for grid in grids):
+        raise TypeError(f"param_grid must be a dict or a list of dicts, got {shown(param_grid)}.")
+    for name, values in (item for grid in grids for item in grid.items()):
+        listed = isinstance(values, Sequence) and not isinstance(values, str)
+        if not listed and not (isinstance(values, np.ndarray) and values.ndim == 1):
+            raise TypeError(
+                f"param_grid: {name!r} must be a list or a one-dimensional array of values, got "
+                f"{shown(values)}; write one value as a list of one."
+            )
+        if not len(values):
+            raise ValueError(f"param_grid: {name!r} has no values.")
+    check(sum(math.prod(map(len, grid.values())) for grid in grids))
+    return [
+        dict(zip(sorted(grid), values, strict=True))
+        for grid in grids
+        for values in itertools.product(*(grid[name] for name in sorted(grid)))
+    ]
+
+
+def split(arrays: Sequence[Any], share: float, public_seed: int) -> list[Any]:
+    """Two parts of every array, the second with this share of the rows; a random division."""
+    arrays = indexable(*arrays)
+    n = length(arrays[0])
+    scored = math.ceil(share * n)
+    if scored >= n:
+        raise ValueError(
+            f"a search needs two records at least, one to train and one to score; got {n}."
+        )
+    rng = public_generator(public_seed, "validation split")
+    order = rng.permutation(n)
+    parts = order[scored:], order[:scored]
+    return [_safe_indexing(array, rows) for array in arrays for rows in parts]
+
+
+def is_pipeline(estimator: Any) -> bool:
+    """Whether this is scikit-learn's pipeline; nothing is before that module has been loaded."""
+    module = sys.modules.get("sklearn.pipeline")
+    return module is not None and isinstance(estimator, module.Pipeline)
 
 
 class Uncharged:
@@ -122,7 +180,7 @@ def check_before(estimator: Any, X: Any, y: Any) -> bool:
 
     They are tried on made-up tables; True when no bit of a row changed there with other rows.
     """
-    steps = estimator.steps[:-1] if isinstance(estimator, Pipeline) else []
+    steps = estimator.steps[:-1] if is_pipeline(estimator) else []
     steps = [(name, step) for name, step in steps if step not in (None, "passthrough")]
     if not steps:
         return True
@@ -147,7 +205,7 @@ def check_before(estimator: Any, X: Any, y: Any) -> bool:
 
 def last_step(estimator: Any) -> Any:
     """The private estimator, or `PerGroup` around it."""
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    return estimator.steps[-1][1] if is_pipeline(estimator) else estimator
 
 
 def fitted(model: Any) -> Any:
@@ -158,7 +216,7 @@ def fitted(model: Any) -> Any:
 
 def before_last(model: Any, X: Any) -> tuple[Any, Any]:
     """The last step of a model, and what the stateless steps before it make of X."""
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
+    if is_pipeline(model) and len(model.steps) > 1:
         X = model[:-1].transform(X)
     return last_step(model), X
 
@@ -175,7 +233,7 @@ def fit_arguments(model: Any, people: Any) -> dict[str, Any]:
     """Groups as `fit` of a model or a pipeline wants them."""
     if people is None:
         return {}
-    if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
+    if is_pipeline(model) and not get_config()["enable_metadata_routing"]:
         return {f"{model.steps[-1][0]}__groups": people}
     return {"groups": people}
 
@@ -184,7 +242,7 @@ def validated_step(model: Any, step: PrivateEstimator, part: Part) -> Data:
     """Validated input of the private step."""
 
     def before(X: Any, y: Any) -> tuple[Any, Any]:
-        if isinstance(model, Pipeline) and len(model.steps) > 1:
+        if is_pipeline(model) and len(model.steps) > 1:
             n = length(X)
             X = model[:-1].fit_transform(X, y)
             if length(X) != n:

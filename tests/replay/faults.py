@@ -27,6 +27,7 @@ from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
@@ -352,6 +353,7 @@ def takes(**changes):
         def faulty(*arguments, **settings):
             bound = _arguments(original, arguments, settings)
             given = types.SimpleNamespace(**bound.arguments)
+            assert changes.keys() <= bound.signature.parameters.keys()
             bound.arguments.update({name: make(given) for name, make in changes.items()})
             return original(*bound.args, **bound.kwargs)
 
@@ -417,9 +419,9 @@ def _with(**fields):
 
 
 def _projectors_as_long(frames, unit):
-    places = np.tril_indices(frames.shape[1])
+    places = np.tril_indices(frames.shape[2])
     root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
-    return (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root / unit
+    return (np.swapaxes(frames, -1, -2) @ frames)[:, places[0], places[1]] * root / unit
 
 
 def _twice_as_far(hold):
@@ -563,7 +565,7 @@ CHANGES = (
     ),
     Change(
         "mean.class_releases:Vote.release",
-        takes(groups=lambda a: None),
+        takes(records=lambda a: Units(a.records.arrays)),
         "rows answer, not people",
         "class means vote people",
     ),
@@ -853,7 +855,7 @@ CHANGES = (
 LEAKS = (
     Change(
         "location_scale.start_releases:_Ambient.release",
-        _with(length=lambda start, a: float(np.linalg.norm(a.points.mean(axis=0)))),
+        _with(length=lambda start, a: float(np.linalg.norm(a.records.arrays[0].mean(axis=0)))),
         "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,
@@ -881,7 +883,7 @@ LEAKS = (
     ),
     Change(
         "location_scale.columns:ColumnSearch.release",
-        _with(limit=lambda found, a: np.abs(np.asarray(a.X) - found.center).max(axis=0)),
+        _with(limit=lambda found, a: np.abs(a.records.arrays[0] - found.center).max(axis=0)),
         "columns reach as far as their farthest numbers",
         "adagrad columns",
         strangers=True,
@@ -937,7 +939,7 @@ def _lengths(vectors):
 
 def _right(given):
     """How many records each way of a vote labels right."""
-    points, labels = given.arrays
+    points, labels = given.records.arrays
     return np.array([(given.rule.places(points, w) == labels).sum() for w in given.self.ways])
 
 

@@ -310,7 +310,7 @@ class Tape:
         if law == "exponential":
             return np.argmax(exact, axis=-1)
         if law == "bingham":
-            return np.linalg.eigh(exact)[1][:, -1:].T
+            return np.linalg.eigh(exact)[1][:, -1]
         return _copied(exact.blocks if law == "pure sums" else exact)
 
     def label(self, rng):

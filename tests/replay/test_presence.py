@@ -200,12 +200,12 @@ def test_those_of_moments_and_classes_stay_within_it_too(space, radius):
 
 
 def _divided_by_rows(monkeypatch):
-    release = releases.MeanNoise.release
+    noisy_mean = releases.MeanNoise.noisy_mean
 
     def of_rows(self, units, give, bound, dim, n, rng):
-        return release(self, units, give, bound, dim, units.arrays[0].shape[0], rng)
+        return noisy_mean(self, units, give, bound, dim, units.arrays[0].shape[0], rng)
 
-    monkeypatch.setattr(releases.MeanNoise, "release", of_rows)
+    monkeypatch.setattr(releases.MeanNoise, "noisy_mean", of_rows)
 
 
 def _search_divided_by_rows(monkeypatch):

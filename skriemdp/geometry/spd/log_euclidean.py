@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._elementary import sinhc
+from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd.base import SPDGeometry
 
@@ -52,34 +51,42 @@ class LogEuclideanSPD(SPDGeometry):
         half = (logarithm[..., :, None] - logarithm[..., None, :]) / 2
         return 1 / (root[..., :, None] * root[..., None, :] * sinhc(xp, half))
 
-    def _differences(self, point: Array, others: Array, finish: Callable[..., Any]) -> Array:
-        """``finish(logm of every record minus logm of the point)``, in blocks if there are many."""
-        xp = array_namespace(point, others)
-        origin = sym.logm(xp, point)
+    def chart(self, others: Array) -> Array:
+        xp = array_namespace(others)
+        if others.ndim != 3:
+            return sym.packed_logm(xp, others)
+        return map_tiles(lambda block: sym.packed_logm(xp, block), others)
+
+    def _differences(self, point: Array, others: Array, finish: Callable[[Array], Array]) -> Array:
+        """`finish` of the chart of every record less that of the point, in blocks if many."""
+        origin = self.chart(point)
 
         def kernel(block: Array) -> Array:
-            return finish(sym.logm(xp, block) - origin)
+            return finish(self.chart(block) - origin)
 
         if point.ndim == 2 and others.ndim == 3:
             return map_tiles(kernel, others)
         return kernel(others)
 
+    def log_coordinates(self, point: Array, other: Array) -> Array:
+        return self._differences(point, other, lambda rows: rows)
+
     def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         spectrum = self._spectrum(xp, point)
-        return self._differences(point, other, lambda s: self._scaled(xp, spectrum, s, -1))
+        return self._differences(
+            point,
+            other,
+            lambda rows: self._scaled(xp, spectrum, sym.unpack(xp, rows, self.size), -1),
+        )
 
-    def log_coordinates(self, point: Array, other: Array) -> Array:
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
-        return self._differences(point, other, lambda s: sym.pack(xp, s))
+        return self._differences(point, other, lambda rows: length(xp, rows)[..., 0])
 
     def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return sym.expm(xp, sym.logm(xp, point) + sym.unpack(xp, coordinates, self.size))
-
-    def dist(self, point: Array, other: Array) -> Array:
-        xp = array_namespace(point, other)
-        return self._differences(point, other, lambda s: xp.sqrt(xp.sum(s * s, axis=(-2, -1))))
 
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         coordinates = self.coordinates_from_tangent(point, tangent_vector)
