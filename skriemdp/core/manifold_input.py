@@ -45,7 +45,7 @@ CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_fin
 
 
 def geometry_of(X: Any, manifold: Any) -> Geometry:
-    """That of `manifold` for records X; flat rows of square matrices count as matrices."""
+    """Geometry of `manifold` for records X; flat rows of square matrices count as matrices."""
     shape = X.shape[1:]
     if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
         size = math.isqrt(X.shape[1])

@@ -234,7 +234,7 @@ class PointRecords:
 
     @functools.cached_property
     def _chart(self) -> np.ndarray | None:
-        """That of the geometry, where it has one."""
+        """Points in the chart of the geometry, where it has one."""
         return self.geometry.chart(self.points)
 
     @property

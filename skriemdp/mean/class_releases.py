@@ -351,7 +351,7 @@ class Vote:
 
     @classmethod
     def planned(cls, geometry: Geometry, n: int, n_classes: int, mu: float) -> Vote:
-        """Of public numbers: nothing is asked where noise would hide the answer."""
+        """Plan from public numbers: nothing is asked where noise would hide the answer."""
         if n_classes < 2 or n * mu < _LEAST_VOTE:
             return cls(n, (), mu)
         one = geometry.is_flat and geometry.is_hadamard  # the first two ways are one
@@ -360,7 +360,7 @@ class Vote:
 
     @property
     def share(self) -> float:
-        """Of mu**2."""
+        """Share of mu**2."""
         return _VOTE * len(self.ways)
 
     def check(self) -> None:

@@ -169,7 +169,7 @@ class MeanNoise:
         n: int,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
-        """That of what n records give, and its noise per coordinate."""
+        """Noisy mean of what n records give, and its noise per coordinate."""
         vectors = held.ball(bound, dim)
         if self.law is None:
             assert self.mu is not None
