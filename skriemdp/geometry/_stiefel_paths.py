@@ -73,7 +73,7 @@ def _turn(xp: ModuleType, matrix: Array, angle: Array) -> Array:
 
 
 def _dual(xp: ModuleType, matrix: Array) -> Array:
-    """Exponentials of skew-symmetric 4x4 matrices: planes change places with those orthogonal to them."""
+    """Duals of skew-symmetric 4x4 matrices: planes change places with orthogonal ones."""
     flat = xp.reshape(matrix, (*matrix.shape[:-2], 16))
     places = xp.asarray(_DUAL, dtype=xp.int64, device=device(matrix))
     return xp.reshape(xp.take(flat, places, axis=-1), matrix.shape)

@@ -569,7 +569,7 @@ class RoundedRows:
 
 @functools.lru_cache(maxsize=64)
 def _outer_lattice(left: int, right: int, steps: int) -> tuple[int, float]:
-    """Lattice of outer products: integers per unit of the left factor, and the longest right one."""
+    """Lattice of outer products: integers per unit of the left factor, longest right one."""
     balanced = math.isqrt(math.floor(steps // 2 * math.sqrt(left / right)))
     resolution = max(1, min(balanced, _LONGEST_LEFT))
     longest = resolution + 0.5 * math.sqrt(left)
