@@ -227,9 +227,9 @@ class PrivateTotal(PrivateEstimator):
         return self._fit(X, y)
 
     def _validate(self, X, y):
-        return Data((np.clip(X, 0, 1),), len(X))
+        return Data((np.clip(X, 0, 1),), {"n": len(X)})
 
-    def _plan(self, n, terms):
+    def _plan(self, facts, terms):
         multiplier = 1 / gaussian_mu(self.epsilon, self.delta)
         return Plan(GaussianEvent(np.nextafter(multiplier, np.inf).item()), multiplier)
 
