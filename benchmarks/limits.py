@@ -271,6 +271,19 @@ def adagrad_fit(n, d, repeats):
     return ratio(lambda: model.fit(X, y), bare, repeats)
 
 
+def over_logistic(n, d, repeats):
+    from sklearn.linear_model import LogisticRegression
+
+    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) / np.sqrt(d)
+    y = (X[:, 0] + 0.1 * rng.standard_normal(n) > 0.0).astype(int)
+    ours = PrivateNoisyAdaGrad(classes=(0, 1), accountant=PrivacyAccountant())
+    theirs = LogisticRegression()
+    return ratio(lambda: ours.fit(X, y), lambda: theirs.fit(X, y), repeats)
+
+
 def adagrad_memory(n, d, _):
     """Most memory beyond X that a fit holds, over that of X."""
     import tracemalloc
@@ -436,6 +449,7 @@ CASES = {
     "default mean / pyRiemann, SPD(2), n = 100": (2.0, over_pyriemann, "SPD 2", 100),
     "default mean / pyRiemann, SPD(2), n = 1e3": (1.2, over_pyriemann, "SPD 2", 10**3),
     "default mean / pyRiemann, SPD(2), n = 1e4": (0.35, over_pyriemann, "SPD 2", 10**4),
+    "default mean / pyRiemann, SPD(2), n = 1e5": (None, over_pyriemann, "SPD 2", 10**5),
     "default mean / pyRiemann, SPD(10), n = 1e4": (1.0, over_pyriemann, "SPD 10", 10**4),
     "default mean / pyRiemann, SPD(22), n = 1e3": (0.5, over_pyriemann, "SPD 22", 10**3),
     "default mean / mean_logeuclid, SPD(10), n = 1e4": (1.2, over_logeuclid, *LOGS[0]),
@@ -459,7 +473,12 @@ CASES = {
     "private step / eigh, SPD(64), n = 200": (1.15, step_over_eigh, "SPD 64", 200),
     "default mean / NumPy descent, S^20, n = 1e5": (1.0, over_descent, "sphere 20", 10**5),
     "default mean / NumPy descent, H^20, n = 1e5": (3.0, over_descent, "hyperboloid 20", 10**5),
+    "default mean / NumPy descent, S^2, n = 1e3": (12.0, over_descent, "sphere 2", 10**3),
+    "default mean / NumPy descent, H^2, n = 1e3": (12.0, over_descent, "hyperboloid 2", 10**3),
+    "default mean / NumPy descent, S^20, n = 1e3": (12.0, over_descent, "sphere 20", 10**3),
     "sum of logarithms / NumPy, H^20, n = 100": (None, sum_over_log, "hyperboloid 20", 100),
+    "PCA / scikit-learn, 100 x 14": (5.0, pca, 100, 14),
+    "PCA / scikit-learn, 1000 x 14": (5.0, pca, 1000, 14),
     "PCA / scikit-learn, 49990 x 14": (1.8, pca, 49_990, 14),
     "PCA / scikit-learn, 1e5 x 50": (1.4, pca, 10**5, 50),
     "PCA / scikit-learn, 1e6 x 20": (1.3, pca, 10**6, 20),
@@ -468,6 +487,9 @@ CASES = {
     "DP-RSGD step / bare sum, S^2, batch 100": (2.0, stochastic_step, "sphere 2", 10**4),
     "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50),
     "AdaGrad fit / bare gradients, 1e4 x 50": (1.6, adagrad_fit, 10**4, 50),
+    "AdaGrad fit / bare gradients, 1e2 x 50": (None, adagrad_fit, 100, 50),
+    "AdaGrad fit / bare gradients, 1e5 x 50": (None, adagrad_fit, 10**5, 50),
+    "AdaGrad / LogisticRegression, 1e5 x 50": (4.0, over_logistic, 10**5, 50),
     "AdaGrad memory beyond X / X, 1e6 x 20": (1.0, adagrad_memory, 10**6, 20),
     "completion / product, no subspace": (60.0, completion, False),
     "completion / product, rank 5": (None, completion, True),
