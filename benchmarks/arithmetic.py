@@ -89,7 +89,7 @@ def cases(n):
     yield "linear model, preconditioner paper", paper, (rows, y), of_coef
     curved = rng.normal(size=(n, 3))
     plane = np.column_stack([np.sin(curved[:, 0]), np.cos(curved[:, 1])])
-    settings = {"coordinates": "tangent", "radius": 3.0, "epsilon": 4.0}
+    settings = {"radius": 3.0, "epsilon": 4.0}
     for mechanism in ("parametric", "sufficient-statistics"):
         model = PrivateHyperbolicRegressor(mechanism, **settings)
         yield f"hyperbolic regression, {mechanism}", model, (curved, plane), of_coef

@@ -187,8 +187,11 @@ def rank_sums(rng):
 def _draws(units, held, trials, rng):
     """So many sums of what records give as they are."""
 
+    def give(*rows):
+        return rows if len(rows) > 1 else rows[0]
+
     def draw():
-        return private_sum(units, lambda *rows: rows, held, 1.0 / NU, rng).value.ravel()
+        return private_sum(units, give, held, 1.0 / NU, rng).value.ravel()
 
     return np.stack([draw() for _ in range(trials)])
 
@@ -372,8 +375,8 @@ MECHANISMS = {
     "KNormGradientMechanism": k_norm,
     "KNormGradientMechanism, sphere, radius pi/4": k_norm_ball(math.pi / 4),
     "KNormGradientMechanism, sphere, radius 1.2": k_norm_ball(1.2),
-    "PoissonSampler, one step": sampled_step(PoissonSampler(4.0), 0.0),
-    "FixedSizeSampler, one step": sampled_step(FixedSizeSampler(4), -1.0),
+    "PoissonSampler, one step": sampled_step(PoissonSampler(4.0, integers=1), 0.0),
+    "FixedSizeSampler, one step": sampled_step(FixedSizeSampler(4, integers=1), -1.0),
 }
 # Python draws these one after another.
 SLOW = (

@@ -126,7 +126,8 @@ def cells():
         scaled = {k: v for k, v in law.items() if k not in ("rms", "offset")}
         scaled["rms"] = radius * law.get("rms", 0.3)
         scaled["offset"] = radius * law.get("offset", 0.3)
-        yield name, geometry, n, epsilon, scaled, {"radius": radius, **fit}
+        ball = {"center": geometry.base_point, "radius": radius}
+        yield name, geometry, n, epsilon, scaled, ball | fit
     found = [
         ("R5 found", Euclidean(5), 2000, 1.0, {}),
         ("R5 found", Euclidean(5), 45, 3.0, {}),
@@ -321,7 +322,9 @@ def two_fits(X, geometry, epsilon):
     """Components from a mean and the second moment of logarithms there, each for half of mu^2."""
     parts = PrivacyAccountant(epsilon=epsilon, delta=1e-5).split(2, gaussian=True)
     first, second = (part.whole() for part in parts)
-    mean = PrivateFrechetMean(geometry, radius=1.0, noise="gaussian", **first).fit(X)
+    mean = PrivateFrechetMean(
+        geometry, center=geometry.base_point, radius=1.0, noise="gaussian", **first
+    ).fit(X)
     axes = PrivatePrincipalEigenvector(2, center="assume", **second)
     return axes.fit(mean.transform(X)).components_
 
@@ -332,7 +335,9 @@ def captured(geometry, n, epsilon, seeds):
     shares, errors = [], []
     for seed in seeds:
         X, truth = wrapped(geometry, n, np.random.default_rng([seed, n]), power=1.5)
-        fit = PrivateTangentPCA(2, geometry, radius=1.0, epsilon=epsilon, random_state=seed)
+        fit = PrivateTangentPCA(
+            2, geometry, center=geometry.base_point, radius=1.0, epsilon=epsilon, random_state=seed
+        )
         fit.fit(X)
         both = fit.components_, two_fits(X, geometry, epsilon)
         shares.append([np.sum(axes**2 @ values) / values[:2].sum() for axes in both])

@@ -81,7 +81,11 @@ def errors(fits, n):
                 means = [geometry.base_point]
             else:
                 model = PrivateFrechetMean(
-                    geometry, radius=1.0, accountant=PrivacyAccountant(), **parameters
+                    geometry,
+                    center=geometry.base_point,
+                    radius=1.0,
+                    accountant=PrivacyAccountant(),
+                    **parameters,
                 )
                 means = [model.fit(X).mean_ for _ in range(fits)]
             square = np.mean([float(geometry.dist(target, mean)) ** 2 for mean in means])
