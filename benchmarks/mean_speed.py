@@ -42,7 +42,7 @@ def row(size, n, repeats):
         mechanism="tangent",
         noise="gaussian",
         accountant=PrivacyAccountant(),
-        center=np.eye(2),
+        center=np.eye(size),
         radius=1.0,
     )
     eigh, gradient, private, theirs = best_of(

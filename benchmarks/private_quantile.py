@@ -48,7 +48,7 @@ def exponential(excess, mu, rng, runs):
 def bisection(counts, wanted, n, mu, rng, runs):
     """What the library does."""
     mechanism = PrivateQuantile(tuple(range(1, len(counts) + 1)), wanted / n, mu)
-    return mechanism.release_counts(counts, n, rng, runs) - 1
+    return mechanism.release_counts(counts, n, rng, runs).astype(int) - 1
 
 
 def public(excess, mu, rng, runs):

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import io
 import logging
+import math
 import struct
 import threading
 import types
@@ -15,8 +16,11 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
+
+from skriemdp import _progress
 
 PLAIN = (str, bytes, bool, int, range, slice, type(None), type(Ellipsis), type(NotImplemented))
 NAMED = (type, types.ModuleType, types.CodeType, np.ufunc)
@@ -35,7 +39,10 @@ class Outcome:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note warnings, log lines, printed text and an exception meanwhile."""
+        """Note warnings, log lines, printed text and an exception meanwhile.
+
+        Without lines about progress, which come by the clock.
+        """
         handler = logging.Handler(logging.DEBUG)
         handler.emit = lambda line: self.logged.append((line.name, line.getMessage()))
         root, text = logging.getLogger(), io.StringIO()
@@ -47,6 +54,7 @@ class Outcome:
                 warnings.catch_warnings(record=True) as told,
                 contextlib.redirect_stdout(text),
                 contextlib.redirect_stderr(text),
+                mock.patch.object(_progress, "_SECONDS", math.inf),
             ):
                 warnings.simplefilter("always")
                 try:
