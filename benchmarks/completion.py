@@ -29,9 +29,9 @@ from skriemdp import PrivateMatrixCompletion  # noqa: E402
 from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
-from skriemdp.descent.gradient_descent import descend  # noqa: E402
-from skriemdp.descent.queries import GradientQuery  # noqa: E402
-from skriemdp.descent.trajectory import Moves  # noqa: E402
+from skriemdp.descent.trajectory import Moves, Trajectory  # noqa: E402
+from skriemdp.mechanisms.held import Outer  # noqa: E402
+from skriemdp.mechanisms.sum import private_sum  # noqa: E402
 from skriemdp.mechanisms.units import Units  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
@@ -126,12 +126,23 @@ def non_private(train, test, bounds, rank):
     point = problem.geometry.random_point(np.random.default_rng(0))
     clip = 0.35 * float(np.median(problem.norms(point)))
     steps = tuple(32.0 / clip * (1 - np.arange(80) / 80))
-    model.components_ = descend(problem, point, Moves(80, steps, retraction=True), clip).T
+    path = Trajectory(problem.geometry, point, Moves(80, steps, retraction=True), None)
+    for _ in range(80):
+        path.advance(_gradient(problem, path.point, clip))
+    model.components_ = path.result.T
     best = np.inf
     for factor in 2.0 ** np.arange(0, 8):
         model.ridge_ = factor * rank / train.shape[1]
         best = min(best, -model.score(train, test))
     return start, best
+
+
+def _gradient(problem, point, clip):
+    """Mean of clipped gradients, with next to no noise."""
+    held = Outer(clip, *problem.geometry.shape)
+    units, give = problem.units(), problem.products(point)
+    total = private_sum(units, give, held, 1000.0, np.random.default_rng(0)).value
+    return problem.leave(point, total / problem.matrix.shape[0])
 
 
 def utility(args):
@@ -257,7 +268,7 @@ def speed(args):
         matrix.data = (matrix.data - 3.0) / 2.0
         problem = CompletionProblem(matrix, rank, 0.05)
         point = problem.geometry.random_point(np.random.default_rng(0))
-        step = _best(lambda p=problem, w=point: GradientQuery(p, w, 1.0).exact())
+        step = _best(lambda p=problem, w=point: _gradient(p, w, 1.0))
         ours = _best(lambda p=problem, w=point: p.factors(w))
         loop = _best(lambda m=matrix, w=point: _gathered_least_squares(m, w, 0.05), 2)
         print(
