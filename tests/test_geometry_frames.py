@@ -36,6 +36,26 @@ def test_grassmann_principal_angles_at_their_extremes(rng):
     assert_allclose(geometry.norm(x, right), math.pi / math.sqrt(2))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("place", [(0, 0), (1, 0), (5, 2)])
+def test_an_infinite_entry_ends_at_once(place, rng):
+    """LAPACK may look for singular values of infinite matrices for ever."""
+    geometry = Grassmann(6, 3)
+    x, y = geometry.random_point(rng), geometry.random_point(rng)
+    broken = x.copy()
+    broken[place] = np.inf
+    for formula in (
+        lambda: geometry.coordinates_from_tangent(broken, geometry.log(x, y)),
+        lambda: geometry.log(x, broken),
+        lambda: geometry.dist(broken, y),
+    ):
+        try:
+            assert not np.isfinite(formula()).all()
+        except np.linalg.LinAlgError:
+            continue
+
+
 def test_lines_are_a_sphere_without_signs(rng):
     lines, sphere = Grassmann(4, 1), Sphere(3)
     x, y = random_points(sphere, rng, 2)

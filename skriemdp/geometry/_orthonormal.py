@@ -41,13 +41,20 @@ def frobenius(xp: ModuleType, matrix: Array) -> Array:
     return xp.sqrt(xp.sum(matrix * matrix, axis=(-2, -1)))
 
 
+def svd(xp: ModuleType, matrix: Array) -> tuple[Array, Array, Array]:
+    """Thin decomposition; infinite entries count as NaN: with them LAPACK may never return."""
+    matrix = xp.where(xp.isfinite(matrix), matrix, xp.nan)
+    left, values, right = xp.linalg.svd(matrix, full_matrices=False)
+    return left, values, right
+
+
 class Complement:
     """The orthonormal basis ``X_perp`` of the complement of the columns of X, never formed."""
 
     def __init__(self, xp: ModuleType, x: Array):
         p = x.shape[-1]
         self.xp, self.x, self.p = xp, x, p
-        left, values, right = xp.linalg.svd(x[..., :p, :], full_matrices=False)
+        left, values, right = svd(xp, x[..., :p, :])
         self.rotation = left @ right
         self.gain = conjugated(xp, t(xp, right), 1 / (1 + values))
 

@@ -116,7 +116,7 @@ class Grassmann(Geometry):
         The columns of D are orthogonal and as long as the sines of the principal angles; C holds
         the cosines.
         """
-        left, cosines, right = xp.linalg.svd(t(xp, point) @ other, full_matrices=False)
+        left, cosines, right = orth.svd(xp, t(xp, point) @ other)
         x, right = point @ left, t(xp, right)
         return x, left, right, cosines, other @ right - x * cosines[..., None, :]
 
