@@ -81,7 +81,7 @@ def split(arrays: Sequence[Any], share: float, public_seed: int) -> list[Any]:
     scored = math.ceil(share * n)
     if scored >= n:
         raise ValueError(
-            f"a search needs two records at least, one to train and one to score; got "
+            "a search needs two records at least, one to train and one to score; got "
             f"n_samples={n}."
         )
     rng = public_generator(public_seed, "validation split")
