@@ -497,12 +497,16 @@ def task(point=1.0):
     return LocalTask("run", 0, "clinic", np.array([point]))
 
 
+def free():
+    """A charge of nothing."""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
     old = os.umask(0)
     try:
         book, checkpoint = AnswerBook(tmp_path / "book"), Checkpoint(tmp_path / "point")
-        book.begin(task())
+        book.begin(task(), free)
         state = {"fit_id": "run", "point": np.ones(2), "chosen": np.ones(2)}
         with checkpoint.held():
             checkpoint.save(state)
@@ -513,12 +517,12 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
     assert checkpoint.load("run")["point"].tolist() == [1.0, 1.0]
     os.link(tmp_path / "book", tmp_path / "second")
     os.link(tmp_path / "point", tmp_path / "third")
-    for use in (lambda: book.begin(task()), lambda: checkpoint.load("run")):
+    for use in (lambda: book.begin(task(), free), lambda: checkpoint.load("run")):
         with pytest.raises(BudgetError, match="second name"):
             use()
     os.unlink(tmp_path / "second")
     monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
-    for use in (lambda: book.begin(task()), lambda: checkpoint.save(state)):
+    for use in (lambda: book.begin(task(), free), lambda: checkpoint.save(state)):
         with pytest.raises(BudgetError, match="network file system"):
             use()
 
@@ -526,14 +530,14 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
 def test_damaged_answer_books_and_checkpoints_are_errors(tmp_path):
     (tmp_path / "book").write_text("nothing" * 100)
     with pytest.raises(BudgetError, match="answer book"):
-        AnswerBook(tmp_path / "book").begin(task())
+        AnswerBook(tmp_path / "book").begin(task(), free)
     book = AnswerBook(tmp_path / "second")
-    book.begin(task())
+    book.begin(task(), free)
     book.finish(task(), [1.0])
-    assert book.begin(task()) == [1.0]
+    assert book.begin(task(), free) == [1.0]
     edit(tmp_path / "second", "UPDATE answers SET answer = '[1.0'")
     with pytest.raises(BudgetError, match="answer book"):
-        book.begin(task())
+        book.begin(task(), free)
     for text in ("", "{}", '{"fit_id": "run"}', '{"fit_id": "run", "point": "x", "chosen": 1}'):
         (tmp_path / "point").write_text(text)
         with pytest.raises(BudgetError, match="checkpoint"):
