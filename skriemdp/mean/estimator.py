@@ -27,6 +27,7 @@ from skriemdp.core.manifold_input import (
     public_ball,
     public_point,
 )
+from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
@@ -86,16 +87,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
-
-# What a fit learns with ``uncertainty=True``, or for `noise_radius`.
-_OF_UNCERTAINTY = (
-    "inference_",
-    "covariance_",
-    "standard_error_",
-    "tangent_covariance_",
-    "frechet_variance_",
-    "_noise_law",
-)
 
 
 @quiet
@@ -313,6 +304,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
+    inference_: Any = GivenBy("uncertainty=True")
+    covariance_: Any = GivenBy("uncertainty=True")
+    standard_error_: Any = GivenBy("uncertainty=True")
+    tangent_covariance_: Any = GivenBy("uncertainty=True and statistic='mean'")
+    frechet_variance_: Any = GivenBy("uncertainty=True and statistic='mean'")
 
     def __init__(
         self,
@@ -431,11 +427,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             Where the number of records was released, and is hardly more than its noise.
         """
         check_is_fitted(self)
-        if not hasattr(self, "inference_"):
-            raise AttributeError(
-                "confidence_region needs the second moment of the records, which this fit did not "
-                "release; pass uncertainty=True and fit again, which costs a budget of its own."
-            )
         if isinstance(self.inference_, MedianInference):
             return self.inference_.region(level, self.privacy_spent_)
         if self.inference_.count_noise > LARGEST_COUNT_NOISE:
@@ -468,12 +459,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             Unless a mean was fitted with ``uncertainty=True``.
         """
         check_is_fitted(self)
-        if not hasattr(self, "tangent_covariance_"):
-            raise AttributeError(
-                "sample needs the second moment of the records, which this fit did not release; "
-                "pass uncertainty=True and statistic='mean' and fit again, which costs a budget of "
-                "its own."
-            )
         moments = (self.mean_, self.tangent_covariance_)
         return self._layout(synthetic_points(self.geometry_, *moments, n, random_state))
 
@@ -724,8 +709,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             )
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        for name in _OF_UNCERTAINTY:
-            self.__dict__.pop(name, None)
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
@@ -745,7 +728,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
-        self.inference_: MeanInference | MedianInference = inference
+        self.inference_ = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
