@@ -509,18 +509,21 @@ def test_full_database_is_explained(spent, monkeypatch):
         return db
 
     pages = os.path.getsize(spent) // 4096
+    ledger.close()
     monkeypatch.setattr(ledger, "_connect", cramped)
     with pytest.raises(BudgetError, match="full"):
         for _ in range(200):
             accountant.spend(PureEvent(1e-4), label="x" * 200)
     history = accountant.history
     assert total(accountant) == pytest.approx(0.75 + 1e-4 * (len(history) - 1), abs=1e-12)
+    ledger.close()
     monkeypatch.setattr(ledger, "_connect", connect)
     accountant.spend(SMALL)
 
 
 def test_a_busy_ledger_is_explained(spent, monkeypatch):
     monkeypatch.setattr(ledger, "BUSY_SECONDS", 0.1)
+    ledger.close()
     accountant = PrivacyAccountant(path=spent)
     other = sqlite3.connect(spent, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -18,7 +18,7 @@ from skriemdp.ledger import chain, connections, files, witness
 from skriemdp.ledger.chain import Amounts, Book, Dataset, Entry, Head
 from skriemdp.ledger.connections import explained
 from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.ledger.units import PRESENT, RELEASED
 
 __all__ = ["File", "Ledger", "matches", "read"]
@@ -73,7 +73,9 @@ class Ledger:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
-            if not connections.is_own(path):
+            if connections.is_own(path):
+                connections.know_own(path)
+            else:
                 files.sync_folder(folder)
         return cls(path, key)
 
