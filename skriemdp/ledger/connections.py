@@ -260,7 +260,8 @@ def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
 
 
 def initialise(path: str, *header: str) -> None:
-    """Write the tables of a new ledger into an empty file."""
+    """Make a file (mode 0600) with the tables of a new ledger."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with locked(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(
             f"PRAGMA synchronous = {_synchronous(path)}; PRAGMA fullfsync = ON; BEGIN IMMEDIATE; "
@@ -268,11 +269,8 @@ def initialise(path: str, *header: str) -> None:
         )
         db.execute("INSERT INTO ledger VALUES (?, ?, ?)", header)
         db.execute("COMMIT")
-
-
-def know_own(path: str) -> None:
-    """Nobody else has written yet to the temporary file that this process just made."""
-    _looked_through.add((path, *_file(path)[:2]))
+    if is_own(path):  # nobody else has written to it yet
+        _looked_through.add((path, *_file(path)[:2]))
 
 
 _CORRUPT = (

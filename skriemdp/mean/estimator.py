@@ -596,7 +596,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
         words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
-        return Plan(event, (ball, chosen), public, work=work, arithmetic=words, releases=planned)
+        settings = ball, chosen, mean
+        return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
         """The plan of a mean of matrices from so few records that a search finds nothing."""
@@ -656,8 +657,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             return Expected("median")
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        (ball, chosen), geometry = plan.settings, facts["geometry"]
-        release = None if ball is None else self._mean_release(ball, facts["n"], chosen)
+        (ball, chosen, release), geometry = plan.settings, facts["geometry"]
         target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
         return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
 
@@ -721,8 +721,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
         elif isinstance(fit, tuple):
-            ball, chosen = fit
-            self._release_mean(records, ball, chosen, streams)
+            self._release_mean(records, *fit, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
 
@@ -759,11 +758,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         records: PointRecords,
         ball: GeodesicBall | None,
         chosen: MeanPlan,
+        mechanism: Any,
         streams: NoiseStreams,
     ) -> None:
-        """A mean by itself."""
+        """A mean by itself; in a public ball by the planned `mechanism`."""
         geometry, n, kept = records.geometry, records.planned, 1.0
-        mechanism: Any = None
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -775,13 +774,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-        if ball is None or mechanism is not None:
+                mechanism = self._mean_release(ball, n, chosen)
+        if ball is None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
-            mechanism = self._mean_release(ball, n, chosen)
             problem, outside = records.inside(ball)
             owned = records.groups is not None
             if isinstance(mechanism, AdaptiveMean):
