@@ -149,14 +149,9 @@ class NoiseGenerator(np.random.Generator):
         self.check_process()
         return np.random.Generator.bit_generator.__get__(self)  # type: ignore[attr-defined]
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this is the process that made it."""
-        return os.getpid() == self._process
-
     def check_process(self) -> None:
         """RuntimeError in a forked process."""
-        if not self.is_here:
+        if os.getpid() != self._process:
             raise RuntimeError(
                 "a noise generator was carried into a forked process, where it would repeat the "
                 "noise of its parent; start the fit in the process that runs it."
@@ -209,9 +204,9 @@ class NoiseStreams:
     def __call__(self, *label: object) -> np.random.Generator:
         from randomgen import ChaCha
 
-        key, private = self._key(label), self._private
-        if private is not None and private.is_here:
-            return private
+        key = self._key(label)
+        if self._private is not None and self._private._process == os.getpid():
+            return self._private
         made = NoiseGenerator(ChaCha(key=np.frombuffer(key, dtype="<u8"), rounds=20))
         if self._seed is None and self._secret is None:
             made.expect(_USUAL)

@@ -671,3 +671,31 @@ def test_a_divided_data_set_takes_no_charge_and_keeps_its_division(budget):
         other.spend(SMALL)
     with pytest.raises(BudgetError, match="already"):
         budget._ledger.divide("default", {}, parts)
+
+
+def test_a_charge_that_is_refused_takes_the_reservation_back(tmp_path):
+    """Else the release could never be asked for again; one that was charged never is twice."""
+    book = AnswerBook(tmp_path / "book")
+
+    def refuse():
+        raise BudgetExceededError("no")
+
+    for _ in range(2):
+        with pytest.raises(BudgetExceededError):
+            book.begin(task(), refuse)
+    assert book.begin(task(), free) is None
+    with pytest.raises(BudgetError, match="never finished"):
+        book.begin(task(), free)
+
+
+def test_a_client_killed_within_its_charge_may_answer_later(tmp_path):
+    """The reservation is lost with the process; no noise was drawn for it."""
+    script = """
+        import os, sys
+        import numpy as np
+        from skriemdp.federated import AnswerBook, LocalTask
+        task = LocalTask("run", 0, "clinic", np.array([1.0]))
+        AnswerBook(sys.argv[1]).begin(task, lambda: os._exit(7))
+    """
+    assert child(script, tmp_path / "book", check=False).returncode == 7
+    assert AnswerBook(tmp_path / "book").begin(task(), free) is None

@@ -157,6 +157,33 @@ def test_a_forked_process_inherits_the_innermost_block():
         assert os.waitstatus_to_exitcode(status) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_connection_is_kept_while_nobody_else_writes(tmp_path):
+    """And it crosses no fork, in which it would believe in locks that it does not hold."""
+    accountant = PrivacyAccountant(path=tmp_path / "a.ledger")
+    accountant.spend(SMALL)
+    kept = ledger._kept
+    accountant.spend(SMALL)
+    assert ledger._kept[0] is kept[0]
+    script = """
+        import sys
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.privacy.events import PureEvent
+        PrivacyAccountant(path=sys.argv[1]).spend(PureEvent(0.001))
+    """
+    run(script, accountant.path)
+    assert len(accountant.history) == 3 and ledger._kept[0] is not kept[0]
+    pid = os.fork()
+    if pid == 0:
+        alone = ledger._kept is None
+        accountant.spend(SMALL)
+        os._exit(0 if alone else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and ledger._kept is None
+    accountant.spend(SMALL)
+    assert len(accountant.history) == 5
+
+
 def test_forking_among_busy_threads_loses_nothing():
     """A fork in mid-spend of another thread: both sides go on, no log is dropped."""
     accountant = PrivacyAccountant()

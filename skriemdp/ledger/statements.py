@@ -552,7 +552,7 @@ def _short(plain: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or type(value) in (bool, int) or isinstance(value, str):
         return value
     if isinstance(value, (list, tuple, np.ndarray)):
         table = _table(value)
