@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -318,7 +318,7 @@ class Geometry(abc.ABC):
         return min(regular, self.injectivity_radius / 2.0)
 
 
-def is_one_of(geometry: object, *names: str) -> bool:
+def is_one_of(geometry: Any, *names: str) -> bool:
     """Whether a geometry is one of the library's of these names; loads none of them to tell."""
     return not _names(type(geometry)).isdisjoint(names)
 

@@ -721,7 +721,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
         elif isinstance(fit, tuple):
-            self._release_mean(records, *fit, streams)
+            ball, chosen, mechanism = fit
+            self._release_mean(records, ball, chosen, mechanism, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
 

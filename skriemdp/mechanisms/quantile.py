@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from skriemdp._arrays import Size
@@ -44,7 +43,7 @@ def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
     return tuple(low * ratio**k for k in range(steps + 1))
 
 
-def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[float, ...]:
+def log_normal_weights(grid: Iterable[float], median: float, spread: float) -> tuple[float, ...]:
     """Log weights of positive `grid` values whose logarithm is normal: a prior of a scale.
 
     Parameters
