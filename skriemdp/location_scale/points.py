@@ -97,6 +97,7 @@ def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
     return unit, math.pi * unit
 
 
+@functools.lru_cache(maxsize=64)
 def _grid(low: float, high: float) -> tuple[float, ...]:
     """Geometric grid that ends at `high`."""
     count = math.ceil(math.log(high / low) / math.log(_RATIO))

@@ -335,6 +335,8 @@ class LocationScaleSearch:
 
     def without_further(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
+        if not self.shares.further:
+            return self
         return dataclasses.replace(self, shares=dataclasses.replace(self.shares, further=0))
 
     @property

@@ -195,7 +195,8 @@ class AdaptiveMean:
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
             (distances,) = records.distances(center)
-            quantile = radii.quantile.release(distances, streams("radius", look))
+            held = functools.partial(_held, distances)
+            quantile = radii.quantile.search(held, len(distances), streams("radius", look))
             radius = radii.widened(quantile, center_noise)
         found, scale, base = self._last(records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
@@ -255,6 +256,10 @@ def _seen(
             # Positive curvature, or none that is known, lets logarithms off the centre be long.
             bound = Ball(min(radius, ball.radius))
     return *records.logarithms(center), bound
+
+
+def _held(distances: np.ndarray, radius: float) -> int:
+    return int(np.count_nonzero(distances <= radius))
 
 
 def _usual_bias(ball: GeodesicBall) -> float:
