@@ -38,9 +38,6 @@ from skriemdp.mechanisms.units import one_by_one
 
 __all__ = ["PerGroup", "Recenter", "own_means", "usable_rows"]
 
-# Steps of a group's mean: after ten, rows within .4 of each other are 1e-11 from converged
-# (tests/test_groups.py).  A fixed number, so that running time says nothing about a person's rows.
-_STEPS = 10
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
 # People whose rows are moved together: enough to save calls, few enough for the memory.
@@ -175,7 +172,10 @@ def own_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
     current, axes = first, (1,) * (first.ndim - 1)
     steps, previous = np.ones(groups.count), np.full(groups.count, np.inf)
     with np.errstate(all="ignore"):
-        for _ in range(_STEPS):
+        # Steps of a group's mean: after ten, rows within .4 of each other are 1e-11 from converged
+        # (tests/test_groups.py).  A fixed number, so that running time says nothing about a
+        # person's rows.
+        for _ in range(10):
             base = current[owners] if groups.count > 1 else current[0]
             velocity = groups.means(geometry.log(base, points))
             sizes = np.asarray(geometry.norm(current, velocity))

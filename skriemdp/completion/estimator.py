@@ -41,8 +41,6 @@ __all__ = ["PrivateMatrixCompletion"]
 
 MECHANISMS = ("auto", "gradient", "covariance", "stochastic", "none")
 TESTS = ("paid", "public", "none")
-# Share of each row that `score` hides from the local fit when it is given no other ratings.
-_HIDDEN_SHARE = 0.2
 _CHECKS: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
 
 
@@ -340,7 +338,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         # One draw per item and an offset per user: a function of positions, not of what was rated.
         by_item, by_user = rng.random(matrix.shape[1]), rng.random(matrix.shape[0])
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        hidden = (by_item[matrix.indices] + by_user[rows]) % 1.0 < _HIDDEN_SHARE
+        # A fifth of each row is hidden from the local fit.
+        hidden = (by_item[matrix.indices] + by_user[rows]) % 1.0 < 0.2
         parts = []
         for chosen in (~hidden, hidden):
             entries = (matrix.data[chosen], (rows[chosen], matrix.indices[chosen]))

@@ -57,18 +57,12 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
-# Largest share of the subspace, of what the small releases leave (benchmarks/completion.py
-# utility).
-SUBSPACE_SHARE = 0.6
 # From this observed share of a row on the noisy covariance beats descent, up to this order
 # (benchmarks/completion.py utility).
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
-# Ridge of the descent in the same unit.
-DESCENT_RIDGE = 10.0
-# Gradients are clipped at this multiple of their median norm at the start: bias against noise.
-CLIP_SHARE = 0.35
+# Norms of gradients: grid, and median and spread of the log-normal prior.
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
 # Least signal over noise at which a subspace has paid, by the paid and by the public test
@@ -157,7 +151,8 @@ class CompletionPlan:
         """First instalment of the item effects."""
         if not self.may_have_subspace:
             return self.main_share
-        return (1.0 - SUBSPACE_SHARE) * self.main_share
+        # The subspace has .6 at most (benchmarks/completion.py utility).
+        return 0.4 * self.main_share
 
     @property
     def rest_share(self) -> float:
@@ -444,11 +439,12 @@ def _descent(
     streams: NoiseStreams,
 ) -> np.ndarray:
     """Subspace of a private descent, on all users or on batches of them."""
-    problem = CompletionProblem(residuals, rank, DESCENT_RIDGE * rank / plan.d)
+    problem = CompletionProblem(residuals, rank, 10.0 * rank / plan.d)
     start = problem.geometry.random_point(public_generator(plan.public_seed, "start", rank))
     prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
     median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
-    clip = CLIP_SHARE * median.release(problem.norms(start), streams("clip"))
+    # Clipping at .35 of the median norm at the start weighs bias against noise.
+    clip = 0.35 * median.release(problem.norms(start), streams("clip"))
     held, rng = Outer(clip, plan.d, rank), streams("descent")
     if plan.stochastic is not None:
         batches: Batches = plan.stochastic.sampler

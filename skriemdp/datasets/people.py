@@ -10,8 +10,6 @@ __all__ = ["make_people"]
 
 # Standard deviations, in logarithms, of what differs between people, electrodes and trials.
 _PERSON, _GAIN, _ELECTRODE, _TRIAL, _EFFECT = 0.4, 0.5, 0.2, 0.25, 0.3
-# Share of people whose two kinds of trial do not differ.
-_WITHOUT_EFFECT = 0.2
 # How far one source is seen by neighbouring channels, in channels; what each channel sees alone;
 # and how much a person's own anatomy changes that.
 _WIDTH, _ALONE, _ANATOMY = 1.5, 0.15, 0.35
@@ -84,7 +82,8 @@ def make_people(
     mixing = np.exp(gain)[:, :, None] * (shape @ anatomy)
     power = -np.log1p(places) + _PERSON * rng.standard_normal((n_people, p))
     shown = effect * np.exp(_EFFECT * rng.standard_normal(n_people))
-    shown[rng.random(n_people) < _WITHOUT_EFFECT] = 0.0
+    # Share of people whose two kinds of trial do not differ.
+    shown[rng.random(n_people) < 0.2] = 0.0
     lateral = np.zeros(p)
     lateral[p // 4], lateral[-1 - p // 4] = 1.0, -1.0
     X = np.empty((len(groups), p, p))

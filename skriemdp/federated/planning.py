@@ -42,10 +42,6 @@ __all__ = [
     "local_settings",
 ]
 
-_BRACKET = (0.05, 1e5)
-# Anchors per round of "rsvrg".
-_ANCHORS = 1
-
 
 def check_settings(run: Any) -> None:
     """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""
@@ -186,7 +182,7 @@ def local_settings(
     return LocalSettings(
         run.local,
         int(run.local_steps),
-        _ANCHORS,
+        1,  # anchor per round of "rsvrg"
         step_size,
         float(run.batch_fraction),
         float(clip),
@@ -235,6 +231,6 @@ def calibrated(
             return participation.client_event(multiplier, integers)
         return participation.record_event(local_event(settings, multiplier, integers), clients)
 
-    noise = calibrate(event, epsilon, delta, _BRACKET)
+    noise = calibrate(event, epsilon, delta, (0.05, 1e5))
     check_run((noise,), integers)
     return event(noise), noise

@@ -51,9 +51,6 @@ LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
 # classes whose number came out too large, and regions of those hold their means less often.
 LEAST_COUNT = 1.0
-# Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
-# squared distances in curvature was measured.
-_WIDEST = 1.3
 
 
 def widest(geometry: Geometry) -> float:
@@ -62,7 +59,9 @@ def widest(geometry: Geometry) -> float:
     if kappa <= 0.0:
         return descent_reach(geometry)
     limit = 0.999 * geometry.radius_limit
-    return min(limit, _WIDEST / math.sqrt(kappa) if math.isfinite(kappa) else limit)
+    # Where curvature is positive, in curvature radii: the largest ball for whose means the
+    # expansion of squared distances in curvature was measured.
+    return min(limit, 1.3 / math.sqrt(kappa) if math.isfinite(kappa) else limit)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,6 @@ ADVICE = (
     "have a feature beyond {limit:g} times feature_scale and were clipped; choose feature_scale "
     "from public knowledge of the data, or pass feature_scale='private'."
 )
-_WARN = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +165,6 @@ class FeatureScaling:
         advice = ADVICE.format(limit=features.limit)
         if not self.public:
             return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)
-        if beyond > _WARN * n:
+        if beyond > 0.2 * n:
             warn_user(f"{beyond / n:.0%} of the rows {advice}")
         return beyond / n

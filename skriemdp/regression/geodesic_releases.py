@@ -62,7 +62,6 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 # The found radius is widened by this factor; highest and lowest level of its quantile
 # (benchmarks/geodesic_regression.py --part errors).
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
-_RANKS = 8.0
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
 # Rows ``(1, z)`` are divided by this to have length one at most.
@@ -163,7 +162,7 @@ class GeodesicPlan:
         """The release of a radius that holds most residuals, in a ball of this radius."""
         grid = tuple((2.0 * radius * _RATIO ** np.arange(1.0 - _RADII, 1.0)).tolist())
         prior = log_normal_weights(grid, _MEDIAN * radius, _SPREAD)
-        level = float(np.clip(1.0 - _RANKS / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
+        level = float(np.clip(1.0 - 8.0 / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
         return PrivateQuantile(grid, level, mu, prior)
 
     def check(self) -> None:

@@ -10,9 +10,7 @@ from scipy.special import betainc, betaln
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["LOG_HALF", "RadialPair", "log_share"]
-
-LOG_HALF = math.log(0.5)
+__all__ = ["RadialPair", "log_share"]
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ def log_share(u: np.ndarray, order: int) -> np.ndarray:
     """
     u = np.clip(u, 0.0, 1.0)
     if order == 0:
-        return np.full_like(u, LOG_HALF)
+        return np.full_like(u, math.log(0.5))
     with np.errstate(divide="ignore"):
         if order == 1:
             return np.log((2.0 / math.pi) * np.arcsin(np.sqrt(u)))

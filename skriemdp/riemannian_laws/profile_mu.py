@@ -29,8 +29,6 @@ __all__ = [
     "tail_line",
 ]
 
-# Hyperbolic Gaussians: the supremum over epsilon leaves epsilon = 0 near this distance or beyond.
-_SCAN_FROM = 2.5
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
 # Cells of a certificate: time against how near to the supremum a mu can still be certified.
@@ -101,7 +99,9 @@ def mu_estimate(pair: RadialPair) -> float:
     (docs/theory/riemannian-gdp.md).
     """
     best = mu_at_zero(pair)
-    if pair.law == "laplace" or pair.kind >= 0 or pair.distance <= _SCAN_FROM:
+    # Hyperbolic Gaussians: the supremum over epsilon leaves epsilon = 0 near this distance or
+    # beyond.
+    if pair.law == "laplace" or pair.kind >= 0 or pair.distance <= 2.5:
         return best
     m = pair.distance / pair.scale
     reach = min(best * (0.5 * best + 25.0), m * (40.0 + 0.5 * m + pair.order * pair.scale))

@@ -69,8 +69,6 @@ if TYPE_CHECKING:
 __all__ = ["PrivateGridSearchCV"]
 
 
-# The public share of the records, or of the groups, that scores.
-_VALIDATION_SHARE = 0.25
 # How squared errors read the truth: as the estimators read their tables.
 _NUMBERS: dict[str, Any] = {
     "dtype": np.float64,
@@ -346,7 +344,8 @@ class PrivateGridSearchCV(AsksForRows):
         arrays = (X,) if y is None else (X, y)
 
         def divided(*arrays: Any) -> list[Any]:
-            return split(arrays, _VALIDATION_SHARE, self.public_seed)
+            # A quarter of the records, or of the groups, scores: public.
+            return split(arrays, 0.25, self.public_seed)
 
         train, test, *labels = quietly(divided, *arrays, labels=True)
         y_train, y_test = labels or (None, None)

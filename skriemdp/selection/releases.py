@@ -20,10 +20,6 @@ from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
 __all__ = ["Scores"]
 
-# Laplace noise of scores is taken if the search then costs at most this factor more: it halves
-# their error.
-_MORE = 1.02
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -74,7 +70,8 @@ class Scores:
         by_laplace, by_gaussian = (
             _search(ParallelEvent((*distinct, score)), runs) for score in (laplace, gaussian)
         )
-        cheap = by_laplace.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
+        # Where it costs at most 2 % more, Laplace noise halves the error of scores.
+        cheap = by_laplace.epsilon(delta) <= 1.02 * by_gaussian.epsilon(delta)
         if cheap and not composes:
             return cls(by_laplace, laplace, loss_bound)
         return cls(by_gaussian, gaussian, loss_bound)
