@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from skriemdp.mean.estimator import PrivateFrechetMean
 
 
-__all__ = ["EstimatorAudit", "audit_estimator"]
-
-
 @dataclass(frozen=True)
 class EstimatorAudit:
     """What an estimator states, beside what an attack found.

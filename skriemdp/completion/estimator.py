@@ -37,8 +37,6 @@ from skriemdp.privacy.lattice import sampled_delta
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = ["PrivateMatrixCompletion"]
-
 MECHANISMS = ("auto", "gradient", "covariance", "stochastic", "none")
 TESTS = ("paid", "public", "none")
 _CHECKS: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}

@@ -15,22 +15,6 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_w
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-__all__ = [
-    "BIAS_PENALTY",
-    "ItemEffects",
-    "LEVEL",
-    "RESIDUAL_VARIANCE",
-    "centered_values",
-    "user_deviations",
-    "effect_strength",
-    "overall_level",
-    "posterior_counts",
-    "row_sums",
-    "share_within_bound",
-    "typical_count",
-    "user_biases",
-]
-
 # Residual variance over variance of the users' biases: a bias is shrunk as if by so many further
 # ratings.
 BIAS_PENALTY = 4.0

@@ -11,8 +11,6 @@ from scipy import sparse
 from skriemdp.completion.item_releases import BIAS_PENALTY, RESIDUAL_VARIANCE
 from skriemdp.completion.problem import LocalFit, outer_products, row_blocks
 
-__all__ = ["local_coordinates", "log_evidence"]
-
 
 def _design(subspace: np.ndarray) -> np.ndarray:
     return np.hstack([np.ones((len(subspace), 1)), subspace])

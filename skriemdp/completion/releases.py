@@ -42,12 +42,6 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.lattice import check_distance
 
-__all__ = [
-    "CompletionModel",
-    "CompletionPlan",
-    "release_model",
-]
-
 # Shares of mu**2 of the small releases, 1 % each by convention; items and subspace have the rest.
 SMALL_SHARES = {
     "count": 0.01,

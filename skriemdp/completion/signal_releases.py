@@ -19,8 +19,6 @@ from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
 
-__all__ = ["SIGNAL_ITEMS", "SignalTest", "ballots", "voted_ridges", "whole_spectrum"]
-
 # Items whose moment is looked at: its eigenvalues take time O(512^3), once, whatever the data.
 SIGNAL_ITEMS = 512
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from skriemdp._validation import check_count, check_nonnegative
 
-__all__ = ["make_people"]
-
 # Standard deviations, in logarithms, of what differs between people, electrodes and trials.
 _PERSON, _GAIN, _ELECTRODE, _TRIAL, _EFFECT = 0.4, 0.5, 0.2, 0.25, 0.3
 # How far one source is seen by neighbouring channels, in channels; what each channel sees alone;

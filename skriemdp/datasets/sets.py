@@ -15,9 +15,6 @@ from skriemdp._validation import check_count, check_nonnegative, check_option, c
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
-
-__all__ = ["digits_covariances", "load_yale_faces", "make_cloud", "region_covariance"]
-
 FEATURES = ("position", "intensity", "gradient", "curvature", "gabor")
 # Bytes of features that are held at a time.
 _BLOCK = 2**23

@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-
-__all__ = ["PrivateRiemannianERM"]
-
 SOLVERS = ("descent", "variance-reduced")
 
 _CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}

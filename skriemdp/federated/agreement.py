@@ -14,8 +14,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import MOST_WORDS, digest, packed
 
-__all__ = ["Agreement", "canonical"]
-
 # Of each setting the server hears so many bytes of a digest, to name one that differs.
 _MARK_BYTES = 2
 # Totals stay below this; beside it there is room for noise and its masks are modulo 2^64.

@@ -36,21 +36,6 @@ from skriemdp.ledger.errors import BudgetError
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = [
-    "Attempt",
-    "Attendance",
-    "AttendanceBook",
-    "Listed",
-    "Member",
-    "answered",
-    "bytes_of",
-    "checked_list",
-    "reply",
-    "request",
-    "unmasked",
-    "words_of",
-]
-
 # An attendance that nobody came back to is void after a day, or when so many are newer.
 _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
 

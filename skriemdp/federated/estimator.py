@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["FederatedEstimator"]
-
-
 class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """PriRFed: clients train privately on their own records, a server averages on the manifold.
 

@@ -11,8 +11,6 @@ from skriemdp.descent.problem import Problem
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["Federable"]
-
 
 @runtime_checkable
 class Federable(Protocol):

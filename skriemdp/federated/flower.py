@@ -56,15 +56,6 @@ from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.events import Event, compose, event_from_dict
 from skriemdp.privacy.foreign import as_event
 
-__all__ = [
-    "Deployment",
-    "FlowerAccountant",
-    "GridTransport",
-    "make_client_app",
-    "make_relay_app",
-    "make_server_app",
-]
-
 # All that a server ever hears from a client besides points.
 DECLINED, FAILED = "declined", "failed"
 

@@ -13,8 +13,6 @@ from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.attendance import reply
 from skriemdp.federated.masks import number, whole
 
-__all__ = ["LocalAgent", "ask"]
-
 _HOST = "127.0.0.1"
 # How long a connection may be silent; others wait meanwhile.
 _SECONDS = 10.0

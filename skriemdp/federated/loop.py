@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.transport import Transport
     from skriemdp.geometry.base import Geometry
 
-
-__all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
-
 AGGREGATIONS = ("tangent-mean", "frechet")
 
 

@@ -14,19 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "check_key",
-    "digest",
-    "mask",
-    "number",
-    "packed",
-    "pair_keys",
-    "primitives",
-    "public_key",
-    "unpacked",
-    "whole",
-]
-
 KEY_BYTES = 32
 # Longer vectors would use up a stream.
 MOST_WORDS = 2**32

@@ -34,14 +34,6 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
-__all__ = [
-    "calibrated",
-    "check_settings",
-    "check_takes_groups",
-    "domain_and_start",
-    "local_settings",
-]
-
 
 def check_settings(run: Any) -> None:
     """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""

@@ -17,8 +17,6 @@ from skriemdp.privacy.events import (
 )
 from skriemdp.privacy.events_mixed import MixtureEvent
 
-__all__ = ["Participation"]
-
 # Binomial tail that is not followed term by term; its mass counts as "everything is revealed".
 _TAIL = 1e-15
 

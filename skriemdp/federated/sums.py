@@ -47,17 +47,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.transport import Transport
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = [
-    "AggregatorLoop",
-    "SumsLoop",
-    "Uploads",
-    "learn_from_sums",
-    "planned_sums",
-    "share",
-    "sums_agent",
-    "sums_agreement",
-]
-
 
 def share(epsilon: float, delta: float, times: int) -> float:
     """The epsilon of one release, of which so many are (epsilon, delta) together.

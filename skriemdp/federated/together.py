@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.agent import Agent
     from skriemdp.mechanisms.held import VectorSet
 
-
-__all__ = ["ClientsTogether", "PooledRecords", "queries_at"]
-
 # Clients of up to so many records are computed together: calls then cost more than the arithmetic
 # (benchmarks/federated.py --only engines).
 FEW_RECORDS = 256

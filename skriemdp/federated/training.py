@@ -15,8 +15,6 @@ from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.event import Event
 
-__all__ = ["LocalSettings", "local_event", "local_solver", "train"]
-
 
 @dataclass(frozen=True)
 class LocalSettings:

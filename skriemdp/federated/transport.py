@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.agent import Agent
 
 
-__all__ = ["InProcessTransport", "Transport"]
-
-
 class Transport(Protocol):
     """What the loop needs of an engine."""
 

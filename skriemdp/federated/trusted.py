@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.training import LocalSettings
 
 
-__all__ = ["run_trusted", "train_without_noise"]
-
-
 def train_without_noise(
     problems: dict[int, Problem],
     pool: PooledRecords | None,

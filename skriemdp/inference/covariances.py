@@ -9,20 +9,6 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
-__all__ = [
-    "coordinate_jacobian",
-    "factor",
-    "hessian_draws",
-    "kept_share",
-    "mean_hessian",
-    "parts",
-    "repair",
-    "sampled",
-    "second_derivatives",
-    "symmetric_noise",
-    "transport_matrix",
-]
-
 # Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
 _HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 _CHUNK = 64

@@ -21,8 +21,6 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-__all__ = ["MedianInference"]
-
 # Relative errors of second derivatives are cut at this in simulations: beyond, their inverse would
 # explode.
 _WRONG = 0.9

@@ -23,8 +23,6 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-__all__ = ["MeanInference"]
-
 # Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 

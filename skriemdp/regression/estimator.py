@@ -38,8 +38,6 @@ from skriemdp.regression.prediction_releases import (
 )
 from skriemdp.regression.scores import ManifoldRegressor
 
-__all__ = ["PrivateHyperbolicRegressor"]
-
 
 class PrivateHyperbolicRegressor(ManifoldRegressor):
     """Regression with responses in hyperbolic space, differentially private for (x, y).

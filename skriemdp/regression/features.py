@@ -20,8 +20,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = ["ADVICE", "FeatureMap", "FeatureScaling"]
-
 # Rows whose features are worked on at once; a few megabytes.
 _TILE = 4096
 ADVICE = (

@@ -42,8 +42,6 @@ from skriemdp.regression.planning import (
 from skriemdp.regression.prediction_releases import WeightedMean
 from skriemdp.regression.wrapped_releases import WrappedModel
 
-__all__ = ["FitPlan", "plan_fit"]
-
 MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")
 # Curvature radii from the origin to the farthest label.

@@ -17,8 +17,6 @@ from skriemdp.location_scale.points import radii
 from skriemdp.regression.geodesic_model import GeodesicModel
 from skriemdp.regression.planning import shorten
 
-__all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved", "shrunk"]
-
 # Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
 # of the model.
 _DRAWS, _PER_ROW = 128, 4

@@ -38,15 +38,6 @@ from skriemdp.regression.geodesic_model import GeodesicModel
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = [
-    "FeaturePlace",
-    "GeodesicPlan",
-    "GeodesicRelease",
-    "GeodesicReleases",
-    "plan_releases",
-    "representatives",
-]
-
 # Names of the releases.
 _FIRST_MOMENTS, _MOMENTS, _RESIDUALS = "first moments", "moments", "radius of residuals"
 # Share of mu**2 that the searches for features and responses may spend together.

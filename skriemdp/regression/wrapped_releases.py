@@ -18,8 +18,6 @@ from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-__all__ = ["WrappedModel", "geodesic_gradients"]
-
 
 def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Gradients of half the squared distance from ``exp_o(z_i)`` to the labels, in ``z_i``.

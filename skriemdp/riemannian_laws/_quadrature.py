@@ -9,8 +9,6 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["QuadratureError", "Window", "integrate"]
-
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 # Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])

@@ -16,8 +16,6 @@ from scipy.special import ndtr
 # Upper bounds of the delta of a symmetric pair, at an array of epsilons.
 Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["MOST_MU", "chord_delta", "choose_cells"]
-
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
 # Cells of the result: time against the looseness of chords, which falls like the inverse square of

@@ -13,8 +13,6 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
 from skriemdp.riemannian_laws.distributions_radial import accepted
 
-__all__ = ["expected_proposals", "sample_k_norm_in_ball"]
-
 # Records are counted in so many bins of their distance, and slopes taken at so many distances.
 _BINS = 256
 

@@ -28,13 +28,6 @@ from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
-__all__ = [
-    "KNormGradientMechanism",
-    "RiemannianGaussianMechanism",
-    "RiemannianLaplaceMechanism",
-    "sample_k_norm_gradient",
-]
-
 
 def _space(geometry: Geometry) -> SpaceForm:
     """Space, dimension and curvature as RiemannianEvent wants them."""

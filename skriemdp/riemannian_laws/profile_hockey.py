@@ -12,15 +12,6 @@ import numpy as np
 from skriemdp.riemannian_laws._quadrature import Window, integrate
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, _Boundary, log_share
 
-__all__ = [
-    "log_complement",
-    "log_delta",
-    "log_delta_and_loss",
-    "log_delta_direct",
-    "log_half_complement",
-    "log_second_share",
-]
-
 _FINITE_SPAN = (-3.9, 3.9)
 _INFINITE_SPAN = (-5.0, 26.0)
 

@@ -10,8 +10,6 @@ from scipy.special import betainc, betaln
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["RadialPair", "log_share"]
-
 
 @dataclass(frozen=True)
 class RadialPair:

@@ -19,16 +19,6 @@ from skriemdp.riemannian_laws.profile_hockey import (
 )
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
 
-__all__ = [
-    "certified_mu",
-    "delta_floor",
-    "is_gdp",
-    "mu_at_zero",
-    "mu_estimate",
-    "mu_floor",
-    "tail_line",
-]
-
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
 # Cells of a certificate: time against how near to the supremum a mu can still be certified.

@@ -21,9 +21,6 @@ from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, ta
 if TYPE_CHECKING:
     from skriemdp.riemannian_laws._quadrature import Window
 
-
-__all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
-
 # Nodes of a loss distribution or a Renyi divergence: time against the looseness of chords.
 _POINTS = 2000
 # Far below, an analytic bound replaces the quadrature.

@@ -24,8 +24,6 @@ from skriemdp.riemannian_laws.profile_release import (
     symmetric_losses,
 )
 
-__all__ = ["MatrixRelease"]
-
 _ROOT_CURVATURE = math.sqrt(0.5)
 # Atoms of the plane's loss in each cell: time against their looseness.
 _POINTS = 200

@@ -65,10 +65,6 @@ from skriemdp.selection.releases import Scores
 if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
-
-__all__ = ["PrivateGridSearchCV"]
-
-
 # How squared errors read the truth: as the estimators read their tables.
 _NUMBERS: dict[str, Any] = {
     "dtype": np.float64,

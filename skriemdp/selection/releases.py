@@ -18,8 +18,6 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import ParallelEvent, SelectionEvent
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
-__all__ = ["Scores"]
-
 
 @dataclass(frozen=True)
 class Scores:
