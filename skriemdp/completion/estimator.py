@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 MECHANISMS = ("auto", "gradient", "covariance", "stochastic", "none")
-TESTS = ("paid", "public", "none")
 _CHECKS: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
 
 
@@ -66,7 +65,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     manifold : Geometry or pymanopt manifold, optional
         Space of the subspace, ``Grassmann(n_items, rank)`` of pymanopt or of
         :mod:`skriemdp.geometry`, wrapped by ours; it sets `rank`.  By default Grassmann.
-    signal_test : {"paid", "public", "none"}, default="paid"
+    signal_test : {"paid", "none"}, default="paid"
         How to decide whether a subspace is worth its share of the budget, also when `rank` is a
         number; if not, the item effects get it.  "paid": a private measurement of the leading
         eigenvalues, for 5 % of ``mu**2``.  "public": n, d, rank and budget alone.  "none": always a
@@ -149,7 +148,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         *,
         mechanism: Literal["auto", "gradient", "covariance", "stochastic", "none"] = "auto",
         manifold: ManifoldLike | None = None,
-        signal_test: Literal["paid", "public", "none"] = "paid",
+        signal_test: Literal["paid", "none"] = "paid",
         n_steps: int | None = None,
         public_seed: int = 0,
         epsilon: float = 1.0,
@@ -355,7 +354,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _plan(self, facts: dict[str, int], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
         check_option(MECHANISMS, mechanism=self.mechanism)
-        check_option(TESTS, signal_test=self.signal_test)
+        check_option(("paid", "none"), signal_test=self.signal_test)
         if self.delta == 0:
             raise ValueError(
                 "delta=0 asks for pure differential privacy, which no mechanism here gives; use a "

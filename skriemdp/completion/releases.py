@@ -59,9 +59,8 @@ RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
 # Norms of gradients: grid, and median and spread of the log-normal prior.
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
-# Least signal over noise at which a subspace has paid, by the paid and by the public test
-# (benchmarks/completion.py utility).
-PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
+# Least signal over noise at which a subspace has paid (benchmarks/completion.py utility).
+PAID_THRESHOLD = 0.27
 # Below this public signal-to-noise ratio no measured signal has paid, and none is measured
 # (benchmarks/completion.py utility).
 HOPELESS_SNR = 6.0
@@ -88,7 +87,7 @@ class CompletionPlan:
     rank : int or None
         None: by rule.
     mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}
-    test : {"none", "public", "paid"}
+    test : {"none", "paid"}
         How "auto" decides whether there is a subspace at all.
     n_steps : int or None
         Of the descent; None: by rule.
@@ -370,11 +369,6 @@ def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     if plan.test == "paid" and plan.snr(rank) < HOPELESS_SNR:
         reason += f"; public signal-to-noise {plan.snr(rank):.3g} is below {HOPELESS_SNR:g}"
         mechanism = "none"
-    if plan.test == "public":
-        snr, threshold = plan.snr(rank), PUBLIC_THRESHOLD
-        verdict = "reaches" if snr >= threshold else "is below"
-        reason += f"; public signal-to-noise {snr:.3g} {verdict} {threshold:g}"
-        mechanism = mechanism if snr >= threshold else "none"
     return mechanism, rank, reason
 
 

@@ -438,7 +438,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             # Drawn ahead for all clients at once, integers cost little.
             shared = NoiseStreams()("simulated clients")
             steps = settings.n_steps + (settings.method == "rsvrg")
-            releases = self.n_rounds * self.clients_per_round * settings.n_epochs * steps
+            releases = self.n_rounds * self.clients_per_round * steps
             integers = next(iter(problems.values())).integers_of_a_step
             expect_integers(shared, releases * integers)
         agent = functools.partial(

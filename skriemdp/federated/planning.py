@@ -174,7 +174,6 @@ def local_settings(
     return LocalSettings(
         run.local,
         int(run.local_steps),
-        1,  # anchor per round of "rsvrg"
         step_size,
         float(run.batch_fraction),
         float(clip),
