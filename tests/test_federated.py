@@ -44,8 +44,8 @@ from skriemdp.federated import (
 from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.theory import published_table_bound
+from skriemdp.federated.together import run_trusted
 from skriemdp.federated.training import local_event
-from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu

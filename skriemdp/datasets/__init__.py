@@ -5,7 +5,6 @@ from skriemdp.datasets.hierarchies import (
     load_closure,
     make_tree,
 )
-from skriemdp.datasets.people import make_people
 from skriemdp.datasets.ratings import (
     from_frame,
     load_movielens,
@@ -15,6 +14,7 @@ from skriemdp.datasets.sets import (
     digits_covariances,
     load_yale_faces,
     make_cloud,
+    make_people,
     region_covariance,
 )
 

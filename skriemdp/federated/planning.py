@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,18 +19,19 @@ from skriemdp._validation import (
     shown,
 )
 from skriemdp.core.additive import Additive
+from skriemdp.core.estimator import Data
 from skriemdp.core.manifold_input import check_descent_domain, public_point
 from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.work import check_limit
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.releases import check_run
-from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
 from skriemdp.federated.releases import Participation
 from skriemdp.federated.theory import ball_constant
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
@@ -225,3 +226,37 @@ def calibrated(
     noise = calibrate(event, epsilon, delta, (0.05, 1e5))
     check_run((noise,), integers)
     return event(noise), noise
+
+
+@runtime_checkable
+class Federable(Protocol):
+    """A private estimator with a problem on a manifold and public bounds.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the whole run.
+    accountant : PrivacyAccountant or None
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Any
+
+    def _records(self, data: Data) -> tuple:
+        """Arrays with one row per record, from validated input."""
+        ...
+
+    def _problem(self, X: Any, y: Any = None) -> Problem:
+        """The risk on these rows; its bounds and geometry are the same for any."""
+        ...
+
+    def _domain_and_start(
+        self, geometry: Geometry, start: Any = None
+    ) -> tuple[GeodesicBall | None, np.ndarray | None]:
+        """Public ball of the iterates, None for everywhere; and a public start, None for any."""
+        ...
+
+    def _adopt_point(self, point: np.ndarray) -> None:
+        """Set the learned attributes from a released point."""
+        ...

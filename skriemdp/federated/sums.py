@@ -44,7 +44,7 @@ from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
     from skriemdp.federated.cohort import Cohort, Identity
-    from skriemdp.federated.transport import Transport
+    from skriemdp.federated.loop import Transport
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 
