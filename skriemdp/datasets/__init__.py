@@ -1,15 +1,7 @@
 """Real and synthetic manifold-valued data, hierarchies and ratings."""
 
-from skriemdp.datasets.hierarchies import (
-    embed_taxonomy,
-    load_closure,
-    make_tree,
-)
-from skriemdp.datasets.ratings import (
-    from_frame,
-    load_movielens,
-    observed_matrix,
-)
+from skriemdp.datasets.hierarchies import embed_taxonomy, load_closure, make_tree
+from skriemdp.datasets.ratings import from_frame, load_movielens, observed_matrix
 from skriemdp.datasets.sets import (
     digits_covariances,
     load_yale_faces,

@@ -85,10 +85,7 @@ class Agreement:
 
     def __post_init__(self) -> None:
         check_count(
-            length=self.length,
-            largest=self.largest,
-            rounds=self.rounds,
-            attempts=self.attempts,
+            length=self.length, largest=self.largest, rounds=self.rounds, attempts=self.attempts
         )
         if self.length >= MOST_WORDS:
             raise ValueError(f"a sum has fewer than 2^32 numbers, got length={self.length}.")

@@ -362,10 +362,7 @@ class FlowerAccountant:
     """
 
     def __init__(
-        self,
-        budget: PrivacyAccountant,
-        population_size: int,
-        sampling: str = "no-amplification",
+        self, budget: PrivacyAccountant, population_size: int, sampling: str = "no-amplification"
     ):
         if not isinstance(budget, PrivacyAccountant):
             raise TypeError(f"budget must be a PrivacyAccountant, got {type(budget).__name__}.")
@@ -419,10 +416,7 @@ class FlowerAccountant:
         return sum(charged) - self._pending.total()
 
     def would_exceed(
-        self,
-        event: GaussianPrivacyEvent,
-        max_epsilon: float | None = None,
-        count: int = 1,
+        self, event: GaussianPrivacyEvent, max_epsilon: float | None = None, count: int = 1
     ) -> bool:
         """Charge the rounds that this asks for; True, and nothing charged, where there is no room.
 

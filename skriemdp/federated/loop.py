@@ -173,11 +173,7 @@ class ServerLoop:
         return hashlib.blake2b(repr((public, rest)).encode(), digest_size=16).hexdigest()
 
     def run(
-        self,
-        transport: Transport,
-        start: np.ndarray,
-        fit_id: str,
-        checkpoint: Any = None,
+        self, transport: Transport, start: np.ndarray, fit_id: str, checkpoint: Any = None
     ) -> tuple[np.ndarray, list[RefusedUpdate]]:
         """All rounds; returns the output point and the refusals of all rounds.
 
@@ -233,10 +229,7 @@ class ServerLoop:
         return state
 
     def _moved(
-        self,
-        point: np.ndarray,
-        tasks: list[LocalTask],
-        transport: Transport,
+        self, point: np.ndarray, tasks: list[LocalTask], transport: Transport
     ) -> tuple[np.ndarray, list[RefusedUpdate], list[Hashable]]:
         """The next point, why uploads were refused, and whose were used."""
         answers = transport.run(tasks)

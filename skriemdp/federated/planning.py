@@ -52,9 +52,7 @@ def check_settings(run: Any) -> None:
     check_option(("last", "random"), output=run.output)
     check_option(("record", "client"), unit=run.unit)
     check_count(
-        n_rounds=run.n_rounds,
-        clients_per_round=run.clients_per_round,
-        local_steps=run.local_steps,
+        n_rounds=run.n_rounds, clients_per_round=run.clients_per_round, local_steps=run.local_steps
     )
     check_limit("most_rounds", n_rounds=run.n_rounds)
     check_limit("most_steps", local_steps=run.local_steps)
@@ -151,10 +149,7 @@ def domain_and_start(
 
 
 def local_settings(
-    run: Any,
-    estimator: Federable,
-    problem: Problem,
-    start: np.ndarray,
+    run: Any, estimator: Federable, problem: Problem, start: np.ndarray
 ) -> LocalSettings:
     """What every client does in a round."""
     clip = run.clip_norm

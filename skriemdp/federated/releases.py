@@ -9,12 +9,7 @@ from scipy.stats import binom
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
-from skriemdp.privacy.events import (
-    Event,
-    FixedSizeSampledGaussianEvent,
-    SelfComposedEvent,
-    compose,
-)
+from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, SelfComposedEvent, compose
 from skriemdp.privacy.events_mixed import MixtureEvent
 
 # Binomial tail that is not followed term by term; its mass counts as "everything is revealed".

@@ -511,11 +511,7 @@ class AggregatorLoop(SumsLoop):
             spent.event,
             self,
             random_state=None,
-            params={
-                "estimator": type(self.estimator).__name__,
-                "unit": plan.unit,
-                "fit": fit_id,
-            },
+            params={"estimator": type(self.estimator).__name__, "unit": plan.unit, "fit": fit_id},
             facts=spent.public,
             at=(spent.epsilon, spent.delta),
         )

@@ -256,12 +256,7 @@ def shrunk(law: ModelLaw, gram: Gram) -> tuple[GeodesicModel, float, bool]:
 
 
 def _curved(
-    model: GeodesicModel,
-    target: np.ndarray,
-    gram: Gram,
-    spread: np.ndarray,
-    n: int,
-    reach: float,
+    model: GeodesicModel, target: np.ndarray, gram: Gram, spread: np.ndarray, n: int, reach: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The change of a model in curved space for which flat space asks `target`; its derivative.
 

@@ -15,11 +15,7 @@ from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.points import (
-    PointRecords,
-    plan_point_search,
-    warn_direction,
-)
+from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
     RowBounds,
@@ -45,7 +41,8 @@ _MOST_SEARCHED = 0.6
 # Shares of what is left for a first model, and for the radius of its residuals
 # (benchmarks/geodesic_regression.py --part errors).
 _FIRST, _RADIUS = 0.25, 0.1
-# One release of everything is better below this n mu over the root of the number of slopes.
+# One release of everything is better below this n mu over the root of the number of slopes
+# (benchmarks/geodesic_regression.py --part errors).
 _LEAST_FOR_TWO = 40.0
 # Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
 # log-normal prior.
@@ -334,12 +331,7 @@ class GeodesicReleases:
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
 
     def _moments(
-        self,
-        model: GeodesicModel,
-        units: Units,
-        norm: float,
-        mu: float,
-        rng: np.random.Generator,
+        self, model: GeodesicModel, units: Units, norm: float, mu: float, rng: np.random.Generator
     ) -> ReleasedMoments:
         lifts, seen, (z, points) = self.plan.moments(norm), model.residuals, units.arrays
         if not self.plan.geometry.separate_rows:

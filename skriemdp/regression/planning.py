@@ -73,11 +73,7 @@ class BasePoint:
         steps = tuple(first * (1.0 - t / n_steps) for t in range(n_steps))
         domain = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
         return RiemannianGradientDescent(
-            mu=self.mu,
-            n_steps=n_steps,
-            step_size=steps,
-            clip_norm=_BASE_CLIP,
-            domain=domain,
+            mu=self.mu, n_steps=n_steps, step_size=steps, clip_norm=_BASE_CLIP, domain=domain
         )
 
     @property

@@ -40,10 +40,7 @@ class Window:
 
 
 def integrate(
-    evaluate: Integrand,
-    rows: int,
-    span: tuple[float, float],
-    window: Window | None = None,
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
@@ -108,10 +105,7 @@ def integrate(
 
 
 def _windows(
-    evaluate: Integrand,
-    rows: int,
-    span: tuple[float, float],
-    window: Window | None,
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Log heights near the peaks, and the ends of the intervals that matter, of all rows.
 

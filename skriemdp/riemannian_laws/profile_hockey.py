@@ -78,10 +78,7 @@ def _log_normaliser(pair: RadialPair) -> float:
 
 
 def _main(
-    pair: RadialPair,
-    boundary: _Boundary,
-    terms: Callable[..., Any],
-    window: Window | None = None,
+    pair: RadialPair, boundary: _Boundary, terms: Callable[..., Any], window: Window | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the distances r at which the sphere around the first centre is cut.
 

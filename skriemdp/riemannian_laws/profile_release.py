@@ -127,9 +127,7 @@ class RadialRelease:
         return self._rounded(epsilon, value, log_margin(self.pair, epsilon, value))
 
     def _quick_log_delta_upper(
-        self,
-        epsilon: ArrayLike,
-        windows: tuple[Window | None, Window | None] = (None, None),
+        self, epsilon: ArrayLike, windows: tuple[Window | None, Window | None] = (None, None)
     ) -> np.ndarray:
         """Log delta with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)

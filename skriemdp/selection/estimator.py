@@ -253,11 +253,7 @@ class PrivateGridSearchCV(AsksForRows):
         accountant = chosen_accountant(self.accountant, token)
         fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
-            fits,
-            runs,
-            self.loss_bound,
-            self.delta,
-            accountant.composes(0.0, self.delta),
+            fits, runs, self.loss_bound, self.delta, accountant.composes(0.0, self.delta)
         )
         event, gaussian = scores.event, scores.scoring.mu is not None
         words.append((INTEGERS if gaussian else PLAIN) if separate else _COMPANY)
@@ -293,12 +289,7 @@ class PrivateGridSearchCV(AsksForRows):
             best = self._run(scores, chosen, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon,
-            float(self.delta),
-            as_drawn(event, seed),
-            unit,
-            public=public,
-            entry=entry,
+            epsilon, float(self.delta), as_drawn(event, seed), unit, public=public, entry=entry
         )
         self._report(candidates, best)
         return self

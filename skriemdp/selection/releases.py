@@ -43,12 +43,7 @@ class Scores:
 
     @classmethod
     def planned(
-        cls,
-        fits: list[Event],
-        runs: float,
-        loss_bound: float,
-        delta: float,
-        composes: bool,
+        cls, fits: list[Event], runs: float, loss_bound: float, delta: float, composes: bool
     ) -> Scores:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
