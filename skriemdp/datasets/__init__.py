@@ -2,13 +2,7 @@
 
 from skriemdp.datasets.hierarchies import embed_taxonomy, load_closure, make_tree
 from skriemdp.datasets.ratings import from_frame, load_movielens, observed_matrix
-from skriemdp.datasets.sets import (
-    digits_covariances,
-    load_yale_faces,
-    make_cloud,
-    make_people,
-    region_covariance,
-)
+from skriemdp.datasets.sets import digits_covariances, make_cloud, make_people, region_covariance
 
 __all__ = [
     "digits_covariances",
@@ -16,7 +10,6 @@ __all__ = [
     "from_frame",
     "load_closure",
     "load_movielens",
-    "load_yale_faces",
     "make_cloud",
     "make_people",
     "make_tree",

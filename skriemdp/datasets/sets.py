@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -196,75 +194,6 @@ def _gabor_magnitudes(grey: np.ndarray, filters: np.ndarray) -> np.ndarray:
     spectrum = fft2(mirrored)[..., np.newaxis, :, :]
     responses = ifft2(spectrum * filters, overwrite_x=True)
     return np.moveaxis(np.abs(responses[..., :height, :width]), -3, 1)
-
-
-def load_yale_faces(
-    folder: Path, *, size: tuple[int, int] = (32, 32)
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images of the cropped Extended Yale B faces, read from a folder.
-
-    Parameters
-    ----------
-    folder : path
-        Holds one folder per person (``yaleB01``, ...) with its ``.pgm`` images, at any depth.
-        Images of the empty scene (``*_Ambient.pgm``) are left out.
-    size : tuple of int, default=(32, 32)
-        Height and width to which images are reduced, by the mean over areas.
-
-    Returns
-    -------
-    images : ndarray of shape (n, height, width)
-        Intensities in [0, 1].
-    y : ndarray of shape (n,)
-        Name of the folder that held the image: the person.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no image; the message says what is expected.
-    ValueError
-        For a file that is not a binary PGM image.
-
-    Notes
-    -----
-    A person has some 64 images.  An epsilon per record protects one image, not a person.
-    """
-    check_count(height=size[0], width=size[1])
-    files = [f for f in sorted(Path(folder).rglob("*.pgm")) if not f.stem.endswith("_Ambient")]
-    if not files:
-        raise FileNotFoundError(
-            f"no .pgm image in {str(folder)!r}. Expected: the unpacked archive of the cropped "
-            "Extended Yale Face Database B, a folder per person that holds its .pgm images."
-        )
-    images = np.empty((len(files), *size))
-    for k, file in enumerate(files):
-        image = _read_pgm(file)
-        images[k] = _areas(image.shape[0], size[0]) @ image @ _areas(image.shape[1], size[1]).T
-    return images, np.array([file.parent.name for file in files])
-
-
-def _read_pgm(file: Path) -> np.ndarray:
-    """Intensities in [0, 1] of a binary PGM image."""
-    content = file.read_bytes()
-    # Magic number, width, height, largest value; comments run from # to the end of a line.
-    header = re.match(rb"P5(?:\s+(?:#[^\n]*\n\s*)*)(\d+)\s+(\d+)\s+(\d+)\s", content)
-    if header is None:
-        raise ValueError(f"{str(file)!r} is not a binary PGM image.")
-    width, height, largest = map(int, header.groups())
-    kind = np.dtype(">u2" if largest > 255 else "u1")
-    if len(content) - header.end() < width * height * kind.itemsize:
-        raise ValueError(f"{str(file)!r} ends before its {height} x {width} pixels.")
-    pixels = np.frombuffer(content, kind, width * height, header.end())
-    return pixels.reshape(height, width) / largest
-
-
-def _areas(before: int, after: int) -> np.ndarray:
-    """Matrix that takes `before` pixels to the means over `after` equal intervals."""
-    edges = np.linspace(0.0, before, after + 1)
-    left, right = edges[:-1, None], edges[1:, None]
-    pixel = np.arange(before)
-    overlap = np.minimum(right, pixel + 1) - np.maximum(left, pixel)
-    return np.clip(overlap, 0.0, None) * (after / before)
 
 
 def digits_covariances() -> tuple[np.ndarray, np.ndarray]:
