@@ -255,6 +255,13 @@ class PointRecords:
             self._last_center = center
         yield self._lengths
 
+    def lengths(self, center: np.ndarray) -> np.ndarray:
+        """:meth:`distances`, in one array; nothing is kept for them that was not there before."""
+        if self.groups is not None or _same(self._last_center, center):
+            return next(self.distances(center))
+        give = functools.partial(distances_to, self.geometry, center)
+        return np.asarray(map_tiles(give, self.points))
+
     def _see(self, center: np.ndarray) -> None:
         """Distances of all points to `center`, and their logarithms where they are kept."""
         # Column by column where kernels compute that way.

@@ -315,7 +315,7 @@ def answers(count: int, level: Any = 0.5) -> VectorSet:
 
 @dataclass(frozen=True, eq=False)
 class _Answers(VectorSet):
-    """Numbers in [0, 1]; those that are truth values are counted, as each is one of two integers."""
+    """Numbers in [0, 1]; truth values are counted, as each is one of two integers."""
 
     def add(self, total: ExactTotal, tile: np.ndarray, steps: int) -> None:
         if tile.dtype != bool:
