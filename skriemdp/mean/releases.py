@@ -317,7 +317,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.units, GaussianBudget(self.mu), streams)
+        found = self.rule.release(records, GaussianBudget(self.mu), streams)
         return np.asarray(found.center)
 
 
