@@ -23,7 +23,6 @@ __all__ = [
     "public_generator",
 ]
 
-_MOST_SEED = 2**128 - 1
 
 # Integers drawn ahead at most: half a megabyte.
 _LARGEST_BLOCK = 2**16
@@ -54,7 +53,7 @@ def check_public_seed(public_seed: Any) -> None:
 def _check_seed(name: str, seed: Any, wanted: str, why: str) -> None:
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool):
         raise TypeError(f"{name} must be {wanted}, got {type(seed).__name__}: {why}")
-    if not 0 <= int(seed) <= _MOST_SEED:
+    if not 0 <= int(seed) <= 2**128 - 1:
         raise ValueError(f"{name} must lie in [0, 2**128), got {shown(seed)}.")
 
 

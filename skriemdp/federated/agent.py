@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.attendance import Attempt, Attendance, Listed, Member
     from skriemdp.privacy.event import Event
 
-
-__all__ = ["Agent", "AnswerBook", "SumsAgent", "check_deployed"]
-
 # Who charges, in the ledger.
 _SECURE_SUM = "secure sum"
 

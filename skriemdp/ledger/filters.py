@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "Remaining", "make_filter"]
 
 DIGITS = 24
-_LEFT_OUT = 1e-24
 _EXACT = decimal.Context(prec=2000)
 # A sum may pass a computed limit by this relative amount, a hundred roundings: k fits, each
 # calibrated to a k-th of the budget, may use all of it.  mu* and the Renyi budget are rounded down
@@ -494,7 +493,7 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
     _check_size("extra_delta", extra)
     if event.renyi_tv:
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
-        extra += _LEFT_OUT
+        extra += 1e-24
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
     bound = None if bound is None or not math.isfinite(bound) else bound
     if bound is None and rule.kind in ("gdp", "gdp-part"):

@@ -444,7 +444,6 @@ def _gaussian_fits(rule: Any, standing: Any, epsilon: float, delta: float, times
 
 # -- summaries -------------------------------------------------------------------------------------
 
-_CHARGES_SHOWN = 20  # of a summary; the history has them all
 _VALID = (
     "for released models only, not for raw scores or a choice based on them; if each fit's data "
     "were chosen independently of the records (KFold yes, StratifiedKFold no) and its noise came "
@@ -487,7 +486,8 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
     else:
         with account._ledger.reading() as book:
             place = book.place(account._dataset)
-            last = list(book.rows(1, _CHARGES_SHOWN, place, account._partition, newest=True))
+            # The history has them all.
+            last = list(book.rows(1, 20, place, account._partition, newest=True))
         left = rule.remaining(account._standing())
         lines.append(("Remaining", f"{left}"))
         lines += [("Used", percent(left.used))] if limited else []

@@ -22,10 +22,9 @@ from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid", "log_normal_weights"]
 
 # Preference for smaller answers before any count is seen, in nats from the first grid value to the
-# last: where the data say nothing, too small a clipping norm is the smaller evil.  Measured, like
-# the number of counts, in benchmarks/private_quantile.py.
+# last: where the data say nothing, too small a clipping norm is the smaller evil
+# (benchmarks/private_quantile.py).
 _TILT = 6.0
-_COUNTS_PER_BIT = 3
 
 
 def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
@@ -162,7 +161,7 @@ class PrivateQuantile(_Quantile):
     @property
     def counts(self) -> int:
         """Number of noisy counts; public."""
-        return max(_COUNTS_PER_BIT * math.ceil(math.log2(max(len(self.grid), 2))), 8)
+        return max(3 * math.ceil(math.log2(max(len(self.grid), 2))), 8)
 
     @property
     def sigma(self) -> float:

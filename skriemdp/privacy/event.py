@@ -361,14 +361,12 @@ def automatic_interval(event: Event) -> float:
     if not 0.0 < variance < math.inf:
         variance = 1.0
     deviation = math.sqrt(variance / event.steps)
-    reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in _ROUGH_ORDERS)])
+    orders = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
+    reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in orders)])
     reach = reach if math.isfinite(reach) else 0.0
     coarse = max(min(reach / 2.0**16, 0.03 * deviation), reach / 2.0**19)
     # A power of two: few different grids, so that caches hit.
     return 2.0 ** math.ceil(math.log2(max(min(0.01 * deviation, 2e-3), coarse, 1e-9)))
-
-
-_ROUGH_ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
 
 
 def _rough_reach(divergence: float, order: float) -> float:

@@ -23,28 +23,6 @@ from skriemdp.preprocessing import PerGroup
 if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
-__all__ = [
-    "Part",
-    "Uncharged",
-    "as_array",
-    "as_given",
-    "before_last",
-    "candidates_of",
-    "check_before",
-    "fit_arguments",
-    "fitted",
-    "is_pipeline",
-    "last_step",
-    "length",
-    "private_step",
-    "quiet",
-    "refuse_streams",
-    "seen",
-    "split",
-    "validated_step",
-]
-
-
 # scikit-learn's modules of grids, splits and pipelines take longer to load than a search to run,
 # so none of them is loaded here.
 
