@@ -320,7 +320,8 @@ class Geometry(abc.ABC):
 
 def is_one_of(geometry: Any, *names: str) -> bool:
     """Whether a geometry is one of the library's of these names; loads none of them to tell."""
-    return not _names(type(geometry)).isdisjoint(names)
+    kind: Any = type(geometry)
+    return not _names(kind).isdisjoint(names)
 
 
 @functools.cache
