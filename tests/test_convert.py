@@ -13,6 +13,7 @@ import numpy as np
 import pymanopt.manifolds as pm
 import pytest
 from conftest import random_points, reach
+from numpy.random import standard_normal
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -314,6 +315,19 @@ def test_the_users_random_state_is_left_alone():
     as_geometry(pm.Sphere(3))
     assert np.random.random() == expected
     assert_array_equal(first.base_point, PymanoptGeometry(pm.Oblique(3, 2)).base_point)
+
+
+class DrawsByName(pm.Euclidean):
+    def random_point(self):
+        return standard_normal(3)
+
+
+def test_names_of_numpys_functions_draw_from_the_public_seed_too():
+    state = np.random.get_state()[1].copy()
+    points = [PymanoptGeometry(DrawsByName(3)).base_point for _ in range(2)]
+    assert_array_equal(*points)
+    assert_array_equal(np.random.get_state()[1], state)
+    assert standard_normal.__self__ is np.random.mtrand._rand
 
 
 def test_equal_points_of_manifolds_that_divide_zero_by_zero():

@@ -43,7 +43,7 @@ from skriemdp.federated import (
 )
 from skriemdp.federated.sums import share
 from skriemdp.ledger.accountant import BudgetError
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import event_from_dict

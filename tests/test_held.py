@@ -627,3 +627,14 @@ def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
     steps = held.check(0.25)
     one, two = (integers(held, 1e3 * column[None], steps) for column in frame.T[:2])
     assert square(x - y for x, y in zip(one, two, strict=True)) <= steps**2
+
+
+@pytest.mark.parametrize("count", [1, 255, 70_000])
+def test_truth_values_add_up_as_the_numbers_zero_and_one(count):
+    held, tile = answers(2, np.array([0.2, 0.8])), np.random.default_rng(0).random((count, 2)) < 0.3
+    sums = []
+    for values in (tile, tile.astype(float)):
+        total = ExactTotal(held.shape, held.largest(10**6))
+        held.add(total, values, 10**6)
+        sums.append(total.value())
+    np.testing.assert_array_equal(*sums)

@@ -58,7 +58,6 @@ from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
-from skriemdp.mechanisms.units import Units
 
 SPACES = {
     "affine": (SPD(3), 3.0, 0.3),
@@ -319,11 +318,11 @@ def test_rotations_start_from_the_nearest_rotation():
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
     rule = start_rule(geometry, len(points), 10.0 / len(points))
     assert rule.share == 0.25 and start_rule(geometry, len(points), 1e3).share == 0.03
-    start = rule.release(Units((points,)), GaussianBudget(8.0), NoiseStreams(0))
+    start = rule.release(PointRecords(geometry, points), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = rule.release(Units((-points,)), GaussianBudget(8.0), NoiseStreams(0))
+    start = rule.release(PointRecords(geometry, -points), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
@@ -373,7 +372,8 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     for groups, weights in ((None, np.ones(40)), (people, shares)):
         n = len(points) if groups is None else groups.count
         rule = dataclasses.replace(start_rule(geometry, n, 500.0), share=1.0)
-        start = rule.release(Units((points,), groups), GaussianBudget(500.0), NoiseStreams(0))
+        records = PointRecords(geometry, points, groups=groups)
+        start = rule.release(records, GaussianBudget(500.0), NoiseStreams(0))
         mean = np.average(points @ points.transpose(0, 2, 1), axis=0, weights=weights)
         leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
         assert float(geometry.dist(start.center, leading)) < 0.01
@@ -398,7 +398,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            rule.release(Units((points,)), GaussianBudget(MU), NoiseStreams())
+            rule.release(PointRecords(geometry, points), GaussianBudget(MU), NoiseStreams())
     return np.array(seen)
 
 

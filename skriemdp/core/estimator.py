@@ -26,7 +26,6 @@ from skriemdp.core.parameters import check_parameters, check_target, warn_large_
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
-from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.units import Units
@@ -469,11 +468,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             plan.event,
             self,
             random_state=self.random_state,
-            params={
-                "unit": plan.unit,
-                "guarantee": plan.guarantee,
-                "noise": noise_of(plan.event.to_dict()),
-            },
+            params={"unit": plan.unit, "guarantee": plan.guarantee},
             facts={
                 name: fact
                 for name, fact in plan.stated.items()

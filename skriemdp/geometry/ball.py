@@ -37,7 +37,8 @@ def within_center_reach(geometry: Geometry, point: Array) -> bool:
     if factors:
         parts = zip(factors, geometry.split(point), strict=True)  # type: ignore[attr-defined]
         return all(within_center_reach(factor, part) for factor, part in parts)
-    return float(geometry.dist(geometry.base_point, point)) <= center_reach(geometry)
+    reach = center_reach(geometry)
+    return reach == math.inf or float(geometry.dist(geometry.base_point, point)) <= reach
 
 
 def descent_reach(geometry: Geometry) -> float:

@@ -496,15 +496,39 @@ def _silent() -> Iterator[None]:
 
 # The generator that ``np.random`` means to a manifold's module, in the context that set it.
 _DRAWS: contextvars.ContextVar = contextvars.ContextVar("draws of a manifold", default=None)
+_SHARED = np.random.mtrand._rand
+
+
+class _Random:
+    """``np.random``, but for the functions of the generator that a context has of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        own = _DRAWS.get()
+        return getattr(own if hasattr(own, name) else np.random, name)
 
 
 class _Numpy:
-    """NumPy, but for ``random`` where a context has a generator of its own."""
+    """NumPy with that."""
+
+    random = _Random()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "random" and (own := _DRAWS.get()) is not None:
-            return own
         return getattr(np, name)
+
+
+def _stand_in(value: Any) -> Any:
+    """What draws from the generator of a context where `value` draws from NumPy's; else None."""
+    if value is np:
+        return _Numpy()
+    if value is np.random:
+        return _Numpy.random
+    if getattr(value, "__self__", None) is not _SHARED:
+        return None
+
+    def own(*arguments: Any, **settings: Any) -> Any:  # from numpy.random import normal
+        return getattr(_Numpy.random, value.__name__)(*arguments, **settings)
+
+    return own
 
 
 def _modules_of(manifold: Any) -> list[dict]:
@@ -525,40 +549,25 @@ def _parts(manifold: Any) -> Any:
 def _publicly_random(manifold: Any, draw: Callable[..., Any]) -> Any:
     """``draw()`` with ``np.random`` under a public seed, and NumPy's global generator untouched.
 
-    The name that NumPy has in the manifold's modules stands for a proxy meanwhile; in other threads
-    the proxy is NumPy.  A manifold that draws in another way (``from numpy.random import normal``)
-    is found by drawing twice; then the global generator is seeded and put back, which a thread
-    that uses it at this moment would notice.
+    What NumPy, its module and its functions of random numbers are called in the manifold's modules
+    stands for the public generator meanwhile; in other threads it is NumPy's.
     """
     with _GLOBAL_RNG:
         places = [
-            (module, name)
+            (module, name, value, stand_in)
             for module in _modules_of(manifold)
             for name, value in module.items()
-            if value is np
+            if (stand_in := _stand_in(value)) is not None
         ]
-        proxy = _Numpy()
-        for module, name in places:
-            module[name] = proxy
-        try:
-            values = []
-            for _ in range(2):
-                token = _DRAWS.set(np.random.RandomState(0))
-                try:
-                    values.append(draw())
-                finally:
-                    _DRAWS.reset(token)
-        finally:
-            for module, name in places:
-                module[name] = np
-        if _same(*values):
-            return values[0]
-        state = np.random.get_state()
-        np.random.seed(0)
+        for module, name, _, stand_in in places:
+            module[name] = stand_in
+        token = _DRAWS.set(np.random.RandomState(0))
         try:
             return draw()
         finally:
-            np.random.set_state(state)
+            _DRAWS.reset(token)
+            for module, name, value, _ in places:
+                module[name] = value
 
 
 def example_point(manifold: Any, base_point: Any = None) -> Any:

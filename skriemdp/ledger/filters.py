@@ -242,7 +242,6 @@ class Filter:
         pair (epsilon, delta) that the event was calibrated to, if there is one.  ValueError where
         this filter cannot account for the event.
         """
-        refuse_strange_sizes(event)
         return _costs(self, event, at if self.kind == "sum" else None)
 
     def cost(self, event: Event, at: tuple[float, float] | None = None) -> Amounts:
@@ -489,6 +488,7 @@ def _fills(rule: Filter, event: Event) -> bool:
 
 @lru_cache(maxsize=4096)
 def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
+    refuse_strange_sizes(event)
     extra = event.extra_delta
     _check_size("extra_delta", extra)
     if event.renyi_tv:

@@ -93,6 +93,7 @@ def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
     return unit, math.pi * unit
 
 
+@functools.lru_cache(maxsize=64)
 def _grid(low: float, high: float) -> tuple[float, ...]:
     """Geometric grid that ends at `high`."""
     count = math.ceil(math.log(high / low) / math.log(_RATIO))
@@ -229,10 +230,14 @@ class PointRecords:
         """Those of the geometry, where it has some."""
         return self.geometry.squares(self.points) if self.geometry.quick_distances else None
 
+    @property
+    def _kept(self) -> bool:
+        return 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+
     @functools.cached_property
-    def _chart(self) -> np.ndarray | None:
-        """Points in the chart of the geometry, where it has one."""
-        return self.geometry.chart(self.points)
+    def chart(self) -> np.ndarray | None:
+        """Points in the chart of the geometry, where it has one and coordinates are kept."""
+        return self.geometry.chart(self.points) if self._kept else None
 
     @property
     def origin(self) -> np.ndarray:
@@ -248,16 +253,22 @@ class PointRecords:
             self._last_center = center
         yield self._lengths
 
+    def lengths(self, center: np.ndarray) -> np.ndarray:
+        """:meth:`distances`, in one array; nothing is kept for them that was not there before."""
+        if self.groups is not None or _same(self._last_center, center):
+            return next(self.distances(center))
+        give = functools.partial(distances_to, self.geometry, center)
+        return np.asarray(map_tiles(give, self.points))
+
     def _see(self, center: np.ndarray) -> None:
         """Distances of all points to `center`, and their logarithms where they are kept."""
-        keep = 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         # Column by column where kernels compute that way.
         order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
-        self._rows = np.empty((self.n, self.dim), order=order) if keep else None
+        self._rows = np.empty((self.n, self.dim), order=order) if self._kept else None
         self._lengths, begin = np.empty(self.n), 0
         points, give = self.points, logarithms_at(self.geometry, center)
-        if keep and self._chart is not None:
-            points = self._chart
+        if self.chart is not None:
+            points = self.chart
             give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
         for block in tiles(points, 4 if self.geometry.quick_distances else 1):
             piece = slice(begin, begin + len(block))

@@ -329,6 +329,8 @@ class LocationScaleSearch:
 
     def without_further(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
+        if not self.shares.further:
+            return self
         return dataclasses.replace(self, shares=dataclasses.replace(self.shares, further=0))
 
     @property
@@ -345,7 +347,7 @@ class LocationScaleSearch:
         else:
             start = Start(records.origin)
             if self.rule is not None:
-                start = self.rule.release(records.units, budget, streams)
+                start = self.rule.release(records, budget, streams)
             center, noise, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0

@@ -19,6 +19,7 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._orthonormal import Complement
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import is_one_of
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import START, Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -57,7 +58,9 @@ class StartRule(abc.ABC):
     share: float
 
     @abc.abstractmethod
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
         """A start for the share of the budget; the records are points."""
 
     def check(self, mu: float) -> None:
@@ -107,7 +110,7 @@ class _Ambient(StartRule):
     def check(self, mu: float) -> None:
         self._held.check(mu * math.sqrt(self.share))
 
-    @property
+    @functools.cached_property
     def _held(self) -> VectorSet:
         return ball(Ball(self._radius), self._dim)
 
@@ -120,10 +123,12 @@ class _Ambient(StartRule):
         shape = self.geometry.shape
         return math.sqrt(shape[1]) if len(shape) == 2 else 1.0
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
         held = self._held
         mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
-        total, sigma = private_sum(records, self._embedded, held, mu, rng)
+        total, sigma = private_sum(records.units, self._embedded, held, mu, rng)
         direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
         noise = (sigma / self.n) ** 2
         mean = total / self.n
@@ -169,15 +174,17 @@ class _Subspace(StartRule):
     def _turned(self) -> bool:
         return 2 * self.geometry.p > self.geometry.n
 
-    @property
+    @functools.cached_property
     def _held(self) -> VectorSet:
         m, p = self.geometry.n, self.geometry.p
         return projectors(m, m - p if self._turned else p)
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
         m, held = self.geometry.n, self._held
         mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
-        triangle, sigma = private_sum(records, self._frames, held, mu, rng)
+        triangle, sigma = private_sum(records.units, self._frames, held, mu, rng)
         noisy = np.zeros((m, m))
         noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
         noisy += noisy.T
@@ -209,9 +216,12 @@ class _Shape(StartRule):
     def check(self, mu: float) -> None:
         self._planes.check(mu)
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
-        planes = dataclasses.replace(records, arrays=(self.geometry.planes(records.arrays[0]),))
-        found = self._planes.release(planes, budget, streams)
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        rule, planes = self._planes, self.geometry.planes(records.points)
+        shown = PointRecords(rule.geometry, planes, groups=records.groups)
+        found = rule.release(shown, budget, streams)
         return dataclasses.replace(found, center=self.geometry.nearest(found.center))
 
 
@@ -222,18 +232,24 @@ class _Shape(StartRule):
 class _Unit(StartRule):
     """A multiple of the identity, at the private median of the determinants."""
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
         size = self.geometry.size
         prior = (0.0,) * len(_UNITS)
         quantile: PrivateQuantile = budget.quantile(self.share, _UNITS, 0.5, START, prior)
 
-        def give(block: np.ndarray) -> np.ndarray:
-            return sym.log_determinant(block) / size
+        # In a chart of logarithms the determinant is the trace.
+        charted = records.chart is not None
+        units = Units((records.chart,), records.groups) if charted else records.units
 
-        if records.groups is None:
-            values = map_tiles(give, records.arrays[0])
+        def give(block: np.ndarray) -> np.ndarray:
+            return (_trace(block, size) if charted else sym.log_determinant(block)) / size
+
+        if units.groups is None:
+            values = map_tiles(give, units.arrays[0])
         else:
-            values = np.concatenate(list(records.tiles(give, size**2, "mean")))
+            values = np.concatenate(list(units.tiles(give, size**2, "mean")))
         found = quantile.search(
             lambda u: np.count_nonzero(values <= u), len(values), streams("unit")
         )
@@ -241,6 +257,11 @@ class _Unit(StartRule):
         # Distances of the other metrics do not change with the unit.
         scale = math.sqrt(unit) if is_one_of(self.geometry, "BuresWassersteinSPD") else 1.0
         return Start(unit * np.eye(size), scale)
+
+
+def _trace(coordinates: np.ndarray, size: int) -> np.ndarray:
+    """Traces of matrices, each from the coordinates that :func:`sym.pack` gives of it."""
+    return np.asarray(sum(coordinates.T[1:size], start=coordinates[:, 0]))
 
 
 # -- products -------------------------------------------------------------------------------------
@@ -262,14 +283,16 @@ class _Factors(StartRule):
             if rule is not None:
                 rule.check(mu)
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Start:
-        centers, split = [], self.geometry.split(records.arrays[0])
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        centers, split = [], self.geometry.split(records.points)
         parts = zip(self.geometry.factors, self._parts, split, strict=True)
         for k, (factor, rule, own) in enumerate(parts):
             if rule is None:
                 centers.append(factor.base_point)
             else:
                 named: Any = functools.partial(streams, k)
-                points = dataclasses.replace(records, arrays=(own,))
+                points = PointRecords(factor, own, groups=records.groups)
                 centers.append(rule.release(points, budget, named).center)
         return Start(self.geometry.join(*centers))

@@ -179,6 +179,7 @@ class AdaptiveMean:
         geometry, ball = self.ball.geometry, self.ball
         point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
         center, radius, center_noise = ball.center, math.inf, 0.0
+        at_center = records.coordinates(center)
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
             seen = _seen(records, ball, center, radius, _NARROW_LOOK)
             rng = streams("rough mean", look)
@@ -188,9 +189,14 @@ class AdaptiveMean:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            (distances,) = records.distances(center)
-            quantile = radii.quantile.release(distances, streams("radius", look))
+            # Logarithms are kept unless the last radius says that they are not asked for again.
+            kept = not look or radius < _NARROW * ball.radius
+            distances = next(records.distances(center)) if kept else records.lengths(center)
+            held = functools.partial(_held, distances)
+            quantile = radii.quantile.search(held, len(distances), streams("radius", look))
             radius = radii.widened(quantile, center_noise)
+        if radius >= _NARROW * ball.radius and at_center is not None:
+            records.know(ball.center, at_center)  # asked for again
         found, scale, base = self._last(records, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
@@ -250,6 +256,10 @@ def _seen(
             # Positive curvature, or none that is known, lets logarithms off the centre be long.
             bound = Ball(min(radius, ball.radius))
     return *records.logarithms(center), bound
+
+
+def _held(distances: np.ndarray, radius: float) -> int:
+    return int(np.count_nonzero(distances <= radius))
 
 
 def _usual_bias(ball: GeodesicBall) -> float:

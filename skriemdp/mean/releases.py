@@ -317,7 +317,7 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records.units, GaussianBudget(self.mu), streams)
+        found = self.rule.release(records, GaussianBudget(self.mu), streams)
         return np.asarray(found.center)
 
 
@@ -417,8 +417,10 @@ def plan_tangent_mean(
     spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
+    # In flat space the first step from the centre ends at the mean.
+    once = noise.secret_n or geometry.is_flat
     hidden = not geometry.is_hadamard and smallest * spread >= bias_bounds(ball)[1]
-    if not noise.secret_n and not hidden:
+    if not once and not hidden:
         schedule = plan_mean_iteration(
             radius,
             n,

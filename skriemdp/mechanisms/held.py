@@ -302,12 +302,28 @@ def answers(count: int, level: Any = 0.5) -> VectorSet:
     farthest = float(np.maximum(levels, 1.0 - levels).max())
 
     def hold(tile: np.ndarray, unit: float) -> np.ndarray:
-        rows = tile.astype(float) if tile.dtype == bool else np.clip(tile, 0.0, 1.0)
+        rows = np.clip(tile, 0.0, 1.0)
         rows -= levels
         rows /= unit
         return rows
 
-    return VectorSet((count,), answers_sensitivity(count, farthest), hold)
+    return _Answers((count,), answers_sensitivity(count, farthest), hold)
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers(VectorSet):
+    """Numbers in [0, 1]; truth values are counted, as each is one of two integers."""
+
+    def add(self, total: ExactTotal, tile: np.ndarray, steps: int) -> None:
+        if tile.dtype != bool:
+            super().add(total, tile, steps)
+            return
+        ends = np.repeat([[0.0], [1.0]], self.width, axis=1)
+        false, true = np.rint(self.hold(ends, self.spacing(steps)))
+        for piece in total.pieces(len(tile)):
+            part = tile[piece]
+            known = np.ones(len(part)) @ part.astype(float)
+            total.floats += known * true + (len(part) - known) * false
 
 
 def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:

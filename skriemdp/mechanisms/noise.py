@@ -76,6 +76,9 @@ def draw(
     -------
     array or float, or tuple of them
     """
+    one = size == () and averaged is None and shares is None
+    if one and type(exact) is int and law == "discrete-gaussian":
+        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     if isinstance(exact, tuple):
         blocks = zip(exact, scale, law, strict=True)
@@ -104,8 +107,6 @@ def _noisy(
     grid: float | None = None,
     averaged: int | None = None,
 ) -> Any:
-    if type(exact) is int and law == "discrete-gaussian" and not size and averaged is None:
-        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         draws = _integers(scale, rng, shape if averaged is None else (averaged, *shape))

@@ -100,15 +100,17 @@ class Event(abc.ABC):
     @property
     def unit(self) -> tuple[Event, int]:
         """A simpler event and how often it happened: ``self == unit repeated count times``."""
-        if hasattr(self, "count"):
-            return dataclasses.replace(self, count=1), self.count  # type: ignore[call-arg]
-        return self, 1
+        count = getattr(self, "count", 1)
+        one = self if count == 1 else dataclasses.replace(self, count=1)  # type: ignore[call-arg]
+        return one, count
 
     def repeated(self, count: int) -> Event | None:
         """`count` such events as one event of the same class; None where the class cannot."""
-        if hasattr(self, "count"):
-            return dataclasses.replace(self, count=self.count * count)  # type: ignore[call-arg]
-        return self if count == 1 else None
+        if count == 1:
+            return self
+        if not hasattr(self, "count"):
+            return None
+        return dataclasses.replace(self, count=self.count * count)  # type: ignore[call-arg]
 
     @property
     def steps(self) -> int:
