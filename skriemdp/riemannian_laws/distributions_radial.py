@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from skriemdp._arrays import Size
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _DEPTH = 60.0  # the density is cut where it has fallen by exp(-60)
@@ -112,17 +115,17 @@ class RadialTable:
 
 
 def accepted(
-    count: int,
+    size: Size,
     propose: Callable[[int], np.ndarray],
     rate: float,
     least_rate: float,
     batches: tuple[int, int],
 ) -> np.ndarray:
-    """The first `count` of what ``propose(batch)`` keeps of so many proposals.
+    """The first `size` of what ``propose(batch)`` keeps of so many proposals.
 
     Parameters
     ----------
-    count : int
+    size : int or tuple of int
     propose : callable
     rate : float
         The share that is first expected to be kept; then it is what was seen, no less than
@@ -132,13 +135,16 @@ def accepted(
         The fewest and the most proposals at a time.
     """
     kept, have, tried = [], 0, 0
+    shape = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    count = math.prod(shape)
     while have < count:
         rate = max(have / tried, least_rate) if tried else rate
         batch = int(min(max(1.2 * (count - have) / rate, batches[0]), batches[1]))
         found = propose(batch)
         kept.append(found)
         have, tried = have + len(found), tried + batch
-    return np.concatenate(kept)[:count]
+    found = np.concatenate(kept)[:count]
+    return found.reshape(*shape, *found.shape[1:])
 
 
 def _support(

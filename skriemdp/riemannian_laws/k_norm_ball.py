@@ -77,8 +77,6 @@ def sample_k_norm_in_ball(
     densities.  The other envelope is the uniform law of the ball; the smaller one is used
     (docs/theory/riemannian-gdp.md, "Samplers").
     """
-    size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-    count = math.prod(size)
     geometry = ball.geometry
     root = math.sqrt(geometry.curvature_bounds[1])
     n, reach = len(distances), ball.radius + float(geometry.dist(ball.center, center))
@@ -106,8 +104,7 @@ def sample_k_norm_in_ball(
         log_ratio = log_ratio[worth] - gradient_norm(points[worth]) / scale
         return points[worth[accept[worth] < log_ratio]]
 
-    found = accepted(count, propose, 0.5, 0.01, (8, 10_000))
-    return found.reshape(*size, *geometry.shape)
+    return accepted(size, propose, 0.5, 0.01, (8, 10_000))
 
 
 def expected_proposals(ball: GeodesicBall, n_records: int, scale: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -440,8 +439,6 @@ def sample_k_norm_gradient(
     _check_hadamard(geometry)
     check_count(n_records=n_records)
     check_positive(scale=scale)
-    size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-    count = math.prod(size)
     law = _proposal(geometry, n_records, scale)
     at_center = float(gradient_norm(np.asarray(center)[None])[0])
 
@@ -452,5 +449,4 @@ def sample_k_norm_gradient(
         excess = gradient_norm(points) + at_center - n_records * distance
         return points[np.log(rng.random(batch)) < -excess / scale]
 
-    found = accepted(count, propose, 0.5, 0.01, (16, 100_000))
-    return found.reshape(*size, *geometry.shape)
+    return accepted(size, propose, 0.5, 0.01, (16, 100_000))
