@@ -104,8 +104,10 @@ test-wheel:  ## build wheel and source archive; the archive's tests against the 
 	cd build/sdist && ../../.venv-wheel/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
 
 # What type checkers and editors see of an installed package, in a quarter of a minute.
-test-installed: $(VENV)/.test  ## a user's script, checked against the installed files and no tree
-	rm -rf build && $(BIN)/python -m pip install --quiet --no-deps --target build/site-packages .
+test-installed: $(VENV)/.test  ## every module is installed; a user's script, checked against no tree
+	rm -rf build skriemdp.egg-info  # which remembers modules
+	$(BIN)/python -m pip install --quiet --no-deps --target build/site-packages .
+	diff -rq -x __pycache__ skriemdp build/site-packages/skriemdp
 	PYTHONPATH=$(CURDIR)/build/site-packages $(BIN)/pytest tests/test_types.py
 
 # The README of a package index needs absolute links; URL is where the files of this version are read,

@@ -22,8 +22,8 @@ import time
 
 from skriemdp.ledger import chain, connections, files
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import make_filter, number
+from skriemdp.ledger.statements import note
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
 

@@ -37,9 +37,6 @@ class _Manifold(Protocol):
 # What `manifold=` takes: a name, a geometry, or an object of pymanopt.
 ManifoldLike: TypeAlias = str | _Manifold
 
-# Rows of at most so many numbers are squared and added column by column.
-_FEW = 8
-
 
 def array_namespace(*arrays: Any) -> Any:
     """The library whose functions work on these arrays: NumPy for its own, else as they say."""
@@ -65,7 +62,8 @@ def row_squares(rows: np.ndarray) -> np.ndarray:
 
     A loop over rows of three numbers spends its time between rows.
     """
-    if rows.shape[1] > _FEW or not rows.shape[1]:
+    # Short rows are squared and added column by column.
+    if rows.shape[1] > 8 or not rows.shape[1]:
         if rows.strides[0] < rows.strides[1]:  # columns in one piece would be added in their order
             rows = np.ascontiguousarray(rows)
         return np.einsum("ij,ij->i", rows, rows)

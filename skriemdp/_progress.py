@@ -12,8 +12,6 @@ __all__ = ["counted", "duration", "expect", "silence", "tell"]
 
 _LOGGER = logging.getLogger("skriemdp")
 _SECONDS = 1.0
-# A fit that takes longer tells so before it begins.
-_LONG = 5.0
 _silent: contextvars.ContextVar[bool] = contextvars.ContextVar("silent", default=False)
 
 
@@ -30,7 +28,8 @@ def counted(what: str, count: int) -> Iterator[int]:
 
 def expect(seconds: float) -> None:
     """Tell how long a fit will take, if that is long; from its plan, which is public."""
-    if seconds > _LONG and not _silent.get():
+    # A fit that takes longer tells so before it begins.
+    if seconds > 5.0 and not _silent.get():
         _LOGGER.info("this fit takes about %s of one core", duration(seconds))
 
 

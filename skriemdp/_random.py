@@ -23,10 +23,11 @@ __all__ = [
     "public_generator",
 ]
 
-_MOST_SEED = 2**128 - 1
 
 # Integers drawn ahead at most: half a megabyte.
 _LARGEST_BLOCK = 2**16
+# What a fit with a search takes.
+_USUAL = 128
 
 
 def check_random_state(random_state: Any) -> None:
@@ -52,7 +53,7 @@ def check_public_seed(public_seed: Any) -> None:
 def _check_seed(name: str, seed: Any, wanted: str, why: str) -> None:
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool):
         raise TypeError(f"{name} must be {wanted}, got {type(seed).__name__}: {why}")
-    if not 0 <= int(seed) <= _MOST_SEED:
+    if not 0 <= int(seed) <= 2**128 - 1:
         raise ValueError(f"{name} must lie in [0, 2**128), got {shown(seed)}.")
 
 
@@ -178,11 +179,11 @@ for _name, _method in inspect.getmembers(np.random.Generator, inspect.ismethodde
 class NoiseStreams:
     """Independent noise generators for the releases of one fit.
 
-    ``streams("label")`` returns a fresh ``numpy.random.Generator``.  Without a seed its key is 256
-    bits from the operating system, drawn at the call and kept nowhere else.  With an integer seed
-    the key is a BLAKE2b hash of seed, context and label: identical fits repeat, fits with another
-    event or other data share nothing (docs/sharp-edges.md).  The noise is then reproducible, hence
-    not private.
+    ``streams("label")`` returns a ``numpy.random.Generator``.  Without a seed it is the same one
+    for all labels, in each process, whose key is 256 bits from the operating system, kept nowhere
+    else: draws go on where those before ended.  With an integer seed the key is a BLAKE2b hash of
+    seed, context and label: identical fits repeat, fits with another event or other data share
+    nothing (docs/sharp-edges.md).  The noise is then reproducible, hence not private.
     A label may be used once.
     """
 
@@ -192,6 +193,7 @@ class NoiseStreams:
         self._context = context
         self._used: set[tuple] = set()
         self._secret: bytes | None = None
+        self._private: NoiseGenerator | None = None
 
     @property
     def seeded(self) -> bool:
@@ -201,8 +203,14 @@ class NoiseStreams:
     def __call__(self, *label: object) -> np.random.Generator:
         from randomgen import ChaCha
 
-        key = np.frombuffer(self._key(label), dtype="<u8")  # faster than one integer
-        return NoiseGenerator(ChaCha(key=key, rounds=20))
+        key = self._key(label)
+        if self._private is not None and self._private._process == os.getpid():
+            return self._private
+        made = NoiseGenerator(ChaCha(key=np.frombuffer(key, dtype="<u8"), rounds=20))
+        if self._seed is None and self._secret is None:
+            made.expect(_USUAL)
+            self._private = made
+        return made
 
     def repeatable(self, *label: object) -> NoiseStreams:
         """Streams of their own, which give the same noise again where a label is used again.

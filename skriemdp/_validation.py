@@ -7,9 +7,6 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
-# Counts above this fit into no array index.
-_MOST = 2**62
-
 
 def shown(value: object) -> str:
     """`value` as a message shows it: its repr, if that is short and can be written at all."""
@@ -100,7 +97,8 @@ def check_count(*, minimum: int = 1, **values: Any) -> None:
             raise TypeError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
         if int(value) < minimum:
             raise ValueError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
-        if int(value) > _MOST:
+        # Larger counts fit into no array index.
+        if int(value) > 2**62:
             raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 

@@ -38,9 +38,6 @@ from skriemdp.mechanisms.units import one_by_one
 
 __all__ = ["PerGroup", "Recenter", "own_means", "usable_rows"]
 
-# Steps of a group's mean: after ten, rows within .4 of each other are 1e-11 from converged
-# (tests/test_groups.py).  A fixed number, so that running time says nothing about a person's rows.
-_STEPS = 10
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
 # People whose rows are moved together: enough to save calls, few enough for the memory.
@@ -175,7 +172,10 @@ def own_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
     current, axes = first, (1,) * (first.ndim - 1)
     steps, previous = np.ones(groups.count), np.full(groups.count, np.inf)
     with np.errstate(all="ignore"):
-        for _ in range(_STEPS):
+        # Steps of a group's mean: after ten, rows within .4 of each other are 1e-11 from converged
+        # (tests/test_groups.py).  A fixed number, so that running time says nothing about a
+        # person's rows.
+        for _ in range(10):
             base = current[owners] if groups.count > 1 else current[0]
             velocity = groups.means(geometry.log(base, points))
             sizes = np.asarray(geometry.norm(current, velocity))
@@ -213,6 +213,8 @@ def asks(name: str) -> Any:
 class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator that answers for rows, which may belong to `groups`, by what it fitted."""
 
+    estimator: Any
+
     __metadata_request__fit = {"groups": True}
     __metadata_request__predict = {"groups": True}
     __metadata_request__predict_proba = {"groups": True}
@@ -224,23 +226,56 @@ class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator
         """What was fitted; before a fit the estimator that will be."""
         raise NotImplementedError
 
-    def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
+    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+        """What was fitted, with the rows and the keywords that it is asked with."""
         raise NotImplementedError
+
+    def _answer(self, method: str, X: Any, groups: Any) -> np.ndarray:
+        check_is_fitted(self)
+        model, rows, keywords = self._asked(X, groups)
+        return getattr(model, method)(rows, **keywords)
 
     @asks("predict")
     def predict(self, X: Any, groups: Any = None) -> np.ndarray:
         """Predictions for the rows of `X`, which belong to `groups`."""
-        return self._asked("predict", X, groups)
+        return self._answer("predict", X, groups)
 
     @asks("predict_proba")
     def predict_proba(self, X: Any, groups: Any = None) -> np.ndarray:
         """Probabilities of the classes for the rows of `X`, which belong to `groups`."""
-        return self._asked("predict_proba", X, groups)
+        return self._answer("predict_proba", X, groups)
 
     @asks("transform")
     def transform(self, X: Any, groups: Any = None) -> np.ndarray:
         """`X`, whose rows belong to `groups`, as what was fitted transforms it."""
-        return self._asked("transform", X, groups)
+        return self._answer("transform", X, groups)
+
+    @asks("score")
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
+        """Score on the rows of `X`, which belong to `groups`; not private for them.
+
+        `sample_weight` is passed on when it is given.
+        """
+        check_is_fitted(self)
+        model, rows, keywords = self._asked(X, groups)
+        if sample_weight is not None:
+            keywords["sample_weight"] = sample_weight
+        return float(model.score(rows, y, **keywords))
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of what was fitted."""
+        check_is_fitted(self)
+        return int(self._answering.n_features_in_)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels of a classifier."""
+        check_is_fitted(self)
+        return self._answering.classes_
+
+    def __sklearn_tags__(self) -> Tags:
+        return tags_of(super().__sklearn_tags__(), self.estimator)
 
 
 class PerGroup(AsksForRows):
@@ -338,23 +373,12 @@ class PerGroup(AsksForRows):
             _check_one_client(groups, clients)
             ids["clients"] = clients
         self.estimator_.fit(transformed, y, **ids)
-        if hasattr(self.estimator_, "classes_"):
-            self.classes_ = self.estimator_.classes_
         self.privacy_spent_ = self.estimator_.privacy_spent_
         return self
 
     @property
     def _answering(self) -> Any:
         return getattr(self, "estimator_", self.estimator)
-
-    @asks("score")
-    def score(self, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None) -> float:
-        """Score of `estimator_` on the rows of `X`, which belong to `groups`."""
-        check_is_fitted(self)
-        transformed = self._transformed(X, groups)
-        args = () if y is None else (y,)
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self.estimator_.score(transformed, *args, **weight))
 
     @asks("transform")
     def fit_transform(
@@ -364,19 +388,12 @@ class PerGroup(AsksForRows):
         return self.fit(X, y, groups, clients).transform(X, groups)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = tags_of(super().__sklearn_tags__(), self.estimator)
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
 
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features of `estimator_`, which sees transformed rows."""
-        check_is_fitted(self)
-        return int(self.estimator_.n_features_in_)
-
-    def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return getattr(self.estimator_, method)(self._transformed(X, groups))
+    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+        return self.estimator_, self._transformed(X, groups), {}
 
     def _transformed(self, X: Any, groups: Any) -> np.ndarray:
         if groups is None:

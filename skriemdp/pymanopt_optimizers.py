@@ -118,11 +118,7 @@ class PerSampleProblem:
         self.geometry = as_geometry(manifold, point_shape=shape)
         explicit = gradient is not None or euclidean_gradient is not None
         per_sample = make_gradient(
-            self.geometry,
-            cost,
-            "numpy" if explicit else backend,
-            gradient,
-            euclidean_gradient,
+            self.geometry, cost, "numpy" if explicit else backend, gradient, euclidean_gradient
         )
         functions = {"cost": cost, "gradient": gradient, "euclidean_gradient": euclidean_gradient}
         for name, function in functions.items():

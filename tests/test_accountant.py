@@ -25,7 +25,6 @@ from skriemdp.ledger import current, matches
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.chain import Standing, add
 from skriemdp.ledger.current import active_accountant_token, current_accountant
-from skriemdp.ledger.facts import plain_facts
 from skriemdp.ledger.filters import (
     KINDS,
     make_filter,
@@ -33,6 +32,7 @@ from skriemdp.ledger.filters import (
     refuse_strange_sizes,
     renyi_budget,
 )
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import (
     ApproximateEvent,

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from skriemdp.core.estimator import CarriesLedger
-from skriemdp.ledger import active
+from skriemdp.ledger import current
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger.current import current_accountant
 
@@ -22,7 +22,7 @@ def two(request):
     """Two accountants; the order in which the cases open them is the parameter."""
     handles = {name: PrivacyAccountant() for name in "ab"}
     yield [handles[name] for name in request.param]
-    assert active.find() is None  # every block was closed again
+    assert current.find() is None  # every block was closed again
 
 
 async def turns(count=3):

@@ -266,7 +266,6 @@ SETTINGS = [
     {"rank": 0},
     {"rank": 2, "signal_test": "none"},
     {"epsilon": 0.02},
-    {"rank": 2, "signal_test": "public"},
     {"rank": 3, "mechanism": "covariance"},
     {"rank": 3, "mechanism": "covariance", "signal_test": "none"},
     {"epsilon": 30.0},

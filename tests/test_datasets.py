@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateFrechetMean, frechet_mean
-from skriemdp.datasets import digits_covariances, load_yale_faces, make_cloud, region_covariance
+from skriemdp.datasets import digits_covariances, make_cloud, region_covariance
 from skriemdp.geometry import SPD, Sphere
 
 RNG = np.random.default_rng(0)
@@ -151,38 +151,6 @@ def test_digits_are_what_they_were():
     X, y = digits_covariances()
     assert X.shape == (1797, 5, 5) and y.shape == (1797,)
     assert X[0, 2, 2] == pytest.approx(0.105946, abs=1e-6)
-
-
-def write_pgm(path, pixels, comment=b""):
-    path.parent.mkdir(exist_ok=True)
-    height, width = pixels.shape
-    largest = 255 if pixels.dtype == np.uint8 else 65535
-    header = b"P5\n%s%d %d\n%d\n" % (comment, width, height, largest)
-    path.write_bytes(header + pixels.astype(pixels.dtype.newbyteorder(">")).tobytes())
-
-
-def test_faces_are_read_and_reduced(tmp_path):
-    first = RNG.integers(256, size=(192, 168), dtype=np.uint8)
-    write_pgm(tmp_path / "yaleB01" / "yaleB01_P00A+000E+00.pgm", first, b"# a comment\n")
-    write_pgm(tmp_path / "yaleB02" / "a.pgm", np.full((7, 5), 65535, dtype=np.uint16))
-    write_pgm(tmp_path / "yaleB02" / "b_Ambient.pgm", first)
-    images, y = load_yale_faces(tmp_path, size=(32, 24))
-    assert y.tolist() == ["yaleB01", "yaleB02"]
-    blocks = first.reshape(32, 6, 24, 7).mean(axis=(1, 3)) / 255
-    np.testing.assert_allclose(images[0], blocks)
-    np.testing.assert_allclose(images[1], 1.0)
-    assert load_yale_faces(tmp_path)[0].mean(axis=(1, 2)) == pytest.approx([blocks.mean(), 1.0])
-
-
-def test_faces_that_are_missing_or_broken(tmp_path):
-    with pytest.raises(FileNotFoundError, match="Extended Yale Face Database B"):
-        load_yale_faces(tmp_path)
-    (tmp_path / "a.pgm").write_bytes(b"P2\n2 2\n255\n0 0 0 0\n")
-    with pytest.raises(ValueError, match="binary PGM"):
-        load_yale_faces(tmp_path)
-    (tmp_path / "a.pgm").write_bytes(b"P5\n20 20\n255\nshort")
-    with pytest.raises(ValueError, match="20 x 20"):
-        load_yale_faces(tmp_path)
 
 
 @pytest.mark.parametrize("geometry", [SPD(3), Sphere(4)], ids=str)

@@ -502,7 +502,7 @@ def test_calibration_counts_the_integers():
 
 
 def test_a_stock_of_noise_stays_in_its_process():
-    settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, 1.0)
+    settings = LocalSettings("rsgd", 1, 0.5, 1.0, 1.0)
     problem = mean_problem(Euclidean(3), 20)
     agent = Agent("a", problem, settings, 2.0, shared=NoiseStreams()("simulated clients"))
     with pytest.raises(TypeError, match="never pickled"):

@@ -31,7 +31,7 @@ from skriemdp import (
 )
 from skriemdp.federated import FederatedEstimator
 from skriemdp.ledger import matches
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 

@@ -44,8 +44,8 @@ from skriemdp.federated import (
 from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.theory import published_table_bound
+from skriemdp.federated.together import run_trusted
 from skriemdp.federated.training import local_event
-from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
@@ -55,7 +55,7 @@ SPACE = SPD(2)
 X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))
 HOSPITALS = np.arange(400) % 8
 MEAN = PrivateFrechetMean("spd", epsilon=2.0, center=np.eye(2), radius=1.0)
-FULL = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
+FULL = LocalSettings("rsgd", 1, 1.0, 1.0, math.inf)
 
 
 def mean_gradient(problem, point):
@@ -677,7 +677,7 @@ def test_the_servers_point_is_checked(tmp_path):
 
 
 def test_local_event_is_that_of_the_solver():
-    settings = LocalSettings("rsgd", 3, 1, 0.5, 0.1, 1.0)
+    settings = LocalSettings("rsgd", 3, 0.5, 0.1, 1.0)
     event = local_event(settings, 2.0, 7)
     assert event.integers == 7
     assert event.sampling_probability == pytest.approx(0.1)

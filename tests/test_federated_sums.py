@@ -43,7 +43,7 @@ from skriemdp.federated import (
 )
 from skriemdp.federated.sums import share
 from skriemdp.ledger.accountant import BudgetError
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import event_from_dict
@@ -674,7 +674,7 @@ def test_agents_of_people_charge_for_people(tmp_path):
     mean = PrivateFrechetMean("spd", center=np.eye(2), radius=0.5)
     erm = PrivateRiemannianERM("spd", clip_norm=1.0, radius=2.0)
     groups = read_groups(PEOPLE, len(PEOPLE))
-    settings = LocalSettings("rsgd", 1, 1, 1.0, 1.0, 1.0)
+    settings = LocalSettings("rsgd", 1, 1.0, 1.0, 1.0)
     domain, _ = mean._domain_and_start(mean._problem(X).geometry)
     budget = PrivacyAccountant(epsilon=1.0, unit="group")
     people = [(erm._problem(X, None, groups), "record"), (mean._problem(X, None, groups), "group")]

@@ -72,7 +72,7 @@ def make_agent(folder, ceiling=5.0, book=True, ledger=True):
     return Agent(
         "north",
         FrechetProblem(BALL, points),
-        LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf),
+        LocalSettings("rsgd", 1, 1.0, 1.0, math.inf),
         5.0,
         BALL,
         accountant=PrivacyAccountant(ceiling, path=folder / "ledger" if ledger else None),

@@ -129,6 +129,7 @@ PROMISES = {
     "hostile_calls": "no call crashes a fit or shows a record",
     "layers": "imports, and names of tests",
     "mission": "one script that uses everything",
+    "people": "fits that protect people",
     "promises": "what a reader of an epsilon believes",
     "public_domains": "where a descent may go",
     "published_svrg": "DP-RSVRG as published",

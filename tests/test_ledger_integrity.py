@@ -497,12 +497,16 @@ def task(point=1.0):
     return LocalTask("run", 0, "clinic", np.array([point]))
 
 
+def free():
+    """A charge of nothing."""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
     old = os.umask(0)
     try:
         book, checkpoint = AnswerBook(tmp_path / "book"), Checkpoint(tmp_path / "point")
-        book.begin(task())
+        book.begin(task(), free)
         state = {"fit_id": "run", "point": np.ones(2), "chosen": np.ones(2)}
         with checkpoint.held():
             checkpoint.save(state)
@@ -513,12 +517,12 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
     assert checkpoint.load("run")["point"].tolist() == [1.0, 1.0]
     os.link(tmp_path / "book", tmp_path / "second")
     os.link(tmp_path / "point", tmp_path / "third")
-    for use in (lambda: book.begin(task()), lambda: checkpoint.load("run")):
+    for use in (lambda: book.begin(task(), free), lambda: checkpoint.load("run")):
         with pytest.raises(BudgetError, match="second name"):
             use()
     os.unlink(tmp_path / "second")
     monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
-    for use in (lambda: book.begin(task()), lambda: checkpoint.save(state)):
+    for use in (lambda: book.begin(task(), free), lambda: checkpoint.save(state)):
         with pytest.raises(BudgetError, match="network file system"):
             use()
 
@@ -526,14 +530,14 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
 def test_damaged_answer_books_and_checkpoints_are_errors(tmp_path):
     (tmp_path / "book").write_text("nothing" * 100)
     with pytest.raises(BudgetError, match="answer book"):
-        AnswerBook(tmp_path / "book").begin(task())
+        AnswerBook(tmp_path / "book").begin(task(), free)
     book = AnswerBook(tmp_path / "second")
-    book.begin(task())
+    book.begin(task(), free)
     book.finish(task(), [1.0])
-    assert book.begin(task()) == [1.0]
+    assert book.begin(task(), free) == [1.0]
     edit(tmp_path / "second", "UPDATE answers SET answer = '[1.0'")
     with pytest.raises(BudgetError, match="answer book"):
-        book.begin(task())
+        book.begin(task(), free)
     for text in ("", "{}", '{"fit_id": "run"}', '{"fit_id": "run", "point": "x", "chosen": 1}'):
         (tmp_path / "point").write_text(text)
         with pytest.raises(BudgetError, match="checkpoint"):
@@ -667,3 +671,31 @@ def test_a_divided_data_set_takes_no_charge_and_keeps_its_division(budget):
         other.spend(SMALL)
     with pytest.raises(BudgetError, match="already"):
         budget._ledger.divide("default", {}, parts)
+
+
+def test_a_charge_that_is_refused_takes_the_reservation_back(tmp_path):
+    """Else the release could never be asked for again; one that was charged never is twice."""
+    book = AnswerBook(tmp_path / "book")
+
+    def refuse():
+        raise BudgetExceededError("no")
+
+    for _ in range(2):
+        with pytest.raises(BudgetExceededError):
+            book.begin(task(), refuse)
+    assert book.begin(task(), free) is None
+    with pytest.raises(BudgetError, match="never finished"):
+        book.begin(task(), free)
+
+
+def test_a_client_killed_within_its_charge_may_answer_later(tmp_path):
+    """The reservation is lost with the process; no noise was drawn for it."""
+    script = """
+        import os, sys
+        import numpy as np
+        from skriemdp.federated import AnswerBook, LocalTask
+        task = LocalTask("run", 0, "clinic", np.array([1.0]))
+        AnswerBook(sys.argv[1]).begin(task, lambda: os._exit(7))
+    """
+    assert child(script, tmp_path / "book", check=False).returncode == 7
+    assert AnswerBook(tmp_path / "book").begin(task(), free) is None

@@ -157,6 +157,33 @@ def test_a_forked_process_inherits_the_innermost_block():
         assert os.waitstatus_to_exitcode(status) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_connection_is_kept_while_nobody_else_writes(tmp_path):
+    """And it crosses no fork, in which it would believe in locks that it does not hold."""
+    accountant = PrivacyAccountant(path=tmp_path / "a.ledger")
+    accountant.spend(SMALL)
+    kept = ledger._kept
+    accountant.spend(SMALL)
+    assert ledger._kept[0] is kept[0]
+    script = """
+        import sys
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.privacy.events import PureEvent
+        PrivacyAccountant(path=sys.argv[1]).spend(PureEvent(0.001))
+    """
+    run(script, accountant.path)
+    assert len(accountant.history) == 3 and ledger._kept[0] is not kept[0]
+    pid = os.fork()
+    if pid == 0:
+        alone = ledger._kept is None
+        accountant.spend(SMALL)
+        os._exit(0 if alone else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and ledger._kept is None
+    accountant.spend(SMALL)
+    assert len(accountant.history) == 5
+
+
 def test_forking_among_busy_threads_loses_nothing():
     """A fork in mid-spend of another thread: both sides go on, no log is dropped."""
     accountant = PrivacyAccountant()
@@ -509,18 +536,21 @@ def test_full_database_is_explained(spent, monkeypatch):
         return db
 
     pages = os.path.getsize(spent) // 4096
+    ledger.close()
     monkeypatch.setattr(ledger, "_connect", cramped)
     with pytest.raises(BudgetError, match="full"):
         for _ in range(200):
             accountant.spend(PureEvent(1e-4), label="x" * 200)
     history = accountant.history
     assert total(accountant) == pytest.approx(0.75 + 1e-4 * (len(history) - 1), abs=1e-12)
+    ledger.close()
     monkeypatch.setattr(ledger, "_connect", connect)
     accountant.spend(SMALL)
 
 
 def test_a_busy_ledger_is_explained(spent, monkeypatch):
     monkeypatch.setattr(ledger, "BUSY_SECONDS", 0.1)
+    ledger.close()
     accountant = PrivacyAccountant(path=spent)
     other = sqlite3.connect(spent, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -27,7 +27,7 @@ from test_estimators import AROUND, ESTIMATORS, data
 import skriemdp
 from skriemdp.ledger import chain, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.ledger.units import PRESENT
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
 from skriemdp.page.command import main

@@ -34,7 +34,7 @@ from skriemdp.privacy.mean_iteration import plan_mean_iteration, rounding_is_sma
 from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent
 
 PLANE = Hyperboloid(2)
-STEP = LocalSettings("rsgd", 1, 1, 1.0, 1.0, 1.0)
+STEP = LocalSettings("rsgd", 1, 1.0, 1.0, 1.0)
 METRICS = ["affine-invariant", "log-euclidean", "bures-wasserstein"]
 
 

@@ -183,6 +183,9 @@ def test_a_second_fit_forgets_the_first():
     assert not hasattr(fit, "covariance_") and not hasattr(fit, "inference_")
     with pytest.raises(AttributeError, match="uncertainty=True"):
         fit.confidence_region()
+    for name in ("standard_error_", "tangent_covariance_", "frechet_variance_"):
+        with pytest.raises(AttributeError, match=f"learns {name} with uncertainty=True"):
+            getattr(fit, name)
 
 
 # -- noise alone -----------------------------------------------------------------------------------

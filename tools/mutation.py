@@ -34,7 +34,7 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("skriemdp/privacy", "skriemdp/mechanisms")
+PACKAGES = ("skriemdp",)
 # Run documents, networks and optional packages: slow to start, and they test something else.
 IGNORED_TESTS = ("test_docs.py", "test_flower.py", "test_dask.py", "test_layers.py")
 QUICK, QUICK_SECONDS, SECONDS = 40, 4.0, 15.0
@@ -243,7 +243,7 @@ class Sites(ast.NodeVisitor):
 def all_mutants(folder, packages):
     mutants = []
     for package in packages:
-        for path in sorted((folder / package).glob("*.py")):
+        for path in sorted((folder / package).rglob("*.py")):
             mutants += Sites(str(path.relative_to(folder)), path.read_text(encoding="utf-8")).found
     return mutants
 
@@ -286,7 +286,7 @@ class Reached:
         data.read()
         self.by_line, self.breadth = {}, collections.Counter()
         for package in packages:
-            for path in (folder / package).glob("*.py"):
+            for path in (folder / package).rglob("*.py"):
                 lines = collections.defaultdict(set)
                 for line, contexts in data.contexts_by_lineno(str(path)).items():
                     lines[line] = {c.rsplit("|", 1)[0] for c in contexts if c}

@@ -14,8 +14,6 @@ from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon
 
-__all__ = ["AuditResult", "audit_epsilon", "audit_scores"]
-
 # How cautiously a threshold is chosen; it has no part in the confidence of what is found.
 _CHOICE_ERROR = 0.01
 

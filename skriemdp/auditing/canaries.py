@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from skriemdp.core.estimator import PrivateEstimator
     from skriemdp.geometry.base import Geometry
 
-
-__all__ = ["Neighbours", "worst_case_neighbours"]
-
 # Points of a manifold that is given by name.
 _SHAPES = {
     "euclidean": (2,),

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from skriemdp.mean.estimator import PrivateFrechetMean
 
 
-__all__ = ["EstimatorAudit", "audit_estimator"]
-
-# Share of the trials that chooses a threshold; the others count.  The score is known beforehand.
-_TUNING_SHARE = 0.2
-
-
 @dataclass(frozen=True)
 class EstimatorAudit:
     """What an estimator states, beside what an attack found.
@@ -163,8 +157,10 @@ def audit_estimator(
             done = len(scores[0]) + len(scores[1])
             end = "\n" if done == 2 * trials else ""
             sys.stderr.write(f"\raudit of {type(estimator).__name__}: fit {done}/{2 * trials}{end}")
+    # Share of the trials that chooses a threshold; the others count.  The score is known
+    # beforehand.
     bounds = audit_scores(
-        *map(np.asarray, scores), delta=delta, confidence=confidence, tuning_share=_TUNING_SHARE
+        *map(np.asarray, scores), delta=delta, confidence=confidence, tuning_share=0.2
     )
     return EstimatorAudit(
         estimator=type(estimator).__name__,

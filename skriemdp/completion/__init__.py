@@ -2,6 +2,4 @@
 
 from skriemdp.completion.estimator import PrivateMatrixCompletion
 
-__all__ = [
-    "PrivateMatrixCompletion",
-]
+__all__ = ["PrivateMatrixCompletion"]

@@ -37,12 +37,7 @@ from skriemdp.privacy.lattice import sampled_delta
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = ["PrivateMatrixCompletion"]
-
 MECHANISMS = ("auto", "gradient", "covariance", "stochastic", "none")
-TESTS = ("paid", "public", "none")
-# Share of each row that `score` hides from the local fit when it is given no other ratings.
-_HIDDEN_SHARE = 0.2
 _CHECKS: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
 
 
@@ -70,7 +65,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     manifold : Geometry or pymanopt manifold, optional
         Space of the subspace, ``Grassmann(n_items, rank)`` of pymanopt or of
         :mod:`skriemdp.geometry`, wrapped by ours; it sets `rank`.  By default Grassmann.
-    signal_test : {"paid", "public", "none"}, default="paid"
+    signal_test : {"paid", "none"}, default="paid"
         How to decide whether a subspace is worth its share of the budget, also when `rank` is a
         number; if not, the item effects get it.  "paid": a private measurement of the leading
         eigenvalues, for 5 % of ``mu**2``.  "public": n, d, rank and budget alone.  "none": always a
@@ -153,7 +148,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         *,
         mechanism: Literal["auto", "gradient", "covariance", "stochastic", "none"] = "auto",
         manifold: ManifoldLike | None = None,
-        signal_test: Literal["paid", "public", "none"] = "paid",
+        signal_test: Literal["paid", "none"] = "paid",
         n_steps: int | None = None,
         public_seed: int = 0,
         epsilon: float = 1.0,
@@ -340,7 +335,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         # One draw per item and an offset per user: a function of positions, not of what was rated.
         by_item, by_user = rng.random(matrix.shape[1]), rng.random(matrix.shape[0])
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        hidden = (by_item[matrix.indices] + by_user[rows]) % 1.0 < _HIDDEN_SHARE
+        # A fifth of each row is hidden from the local fit.
+        hidden = (by_item[matrix.indices] + by_user[rows]) % 1.0 < 0.2
         parts = []
         for chosen in (~hidden, hidden):
             entries = (matrix.data[chosen], (rows[chosen], matrix.indices[chosen]))
@@ -358,7 +354,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _plan(self, facts: dict[str, int], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
         check_option(MECHANISMS, mechanism=self.mechanism)
-        check_option(TESTS, signal_test=self.signal_test)
+        check_option(("paid", "none"), signal_test=self.signal_test)
         if self.delta == 0:
             raise ValueError(
                 "delta=0 asks for pure differential privacy, which no mechanism here gives; use a "

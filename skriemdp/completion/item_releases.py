@@ -15,48 +15,23 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_w
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-__all__ = [
-    "BIAS_PENALTY",
-    "ItemEffects",
-    "LEVEL",
-    "RESIDUAL_VARIANCE",
-    "centered_values",
-    "user_deviations",
-    "effect_strength",
-    "overall_level",
-    "posterior_counts",
-    "row_sums",
-    "share_within_bound",
-    "typical_count",
-    "user_biases",
-]
-
 # Residual variance over variance of the users' biases: a bias is shrunk as if by so many further
 # ratings.
 BIAS_PENALTY = 4.0
 # Deviations of a rating from its user's mean are cut here, in units of half the rating range: below
 # their usual spread, because noise grows with the bound faster than the signal does.
 DEVIATION_BOUND = 0.4
-# Variance of a cut deviation within an item, a public guess.
-_CUT_VARIANCE = 0.1
 # Public guess of the share of deviations that are not cut, its spread, and the least one used.
 _SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 # Residual variance of one rating, in the same units squared.
 RESIDUAL_VARIANCE = 0.2
-# Bound of the squared norm of a user's weights over the items, over the typical count: larger ones
-# count active users fully, for more noise.
-_WEIGHT_SHARE = 0.5
 # Users' own means, and how many users have one.
 LEVEL = labelled(1.0, 1, 1)
-# Spread of a level about the middle of the range, a public guess.
-_LEVEL_SPREAD = 0.3
 # Item effects rise by b per log(count + 5) around a: prior variances of a and b.
 _OFFSET_VARIANCE, _SLOPE_VARIANCE, _COUNT_SHIFT = 0.05, 0.02, 5.0
 # Numbers of ratings of a user: grid, and median and spread of the log-normal prior.
 _COUNT_GRID = log_grid(1.0, 2.0**20, 2.0**0.25)
 _COUNT_MEDIAN, _COUNT_SPREAD = 50.0, 1.3
-# Spread of item effects over the noise of one that every user's t sqrt(m) / d ratings leave.
-_STRENGTH = 0.31
 
 
 def row_sums(matrix: sparse.csr_array, values: np.ndarray) -> np.ndarray:
@@ -97,7 +72,8 @@ def effect_strength(n: int, d: int, mu: float, typical: float) -> float:
     share .6 of the deviations is not cut, so its effect has the noise ``1.33 d / (n mu sqrt(m))``
     in units of half the range, against a spread of about .4 (docs/theory/completion.md).
     """
-    return _STRENGTH * n * mu * math.sqrt(typical) / d
+    # Spread of item effects over the noise of one that every user's t sqrt(m) / d ratings leave.
+    return 0.31 * n * mu * math.sqrt(typical) / d
 
 
 @dataclass(frozen=True)
@@ -128,7 +104,8 @@ class ItemEffects:
     @property
     def tau(self) -> float:
         """Bound of the norm of a user's weights over the items."""
-        return max(1.0, math.sqrt(_WEIGHT_SHARE * self.typical_count))
+        # Half of the typical count: more would count active users fully, for more noise.
+        return max(1.0, math.sqrt(0.5 * self.typical_count))
 
     def held(self, n_items: int) -> VectorSet:
         """What a user's deviations and weights are held in."""
@@ -153,7 +130,8 @@ class ItemEffects:
         """
         sigma = self.held(len(sums)).bound.value / mu
         masses = posterior_counts(counts, sigma)
-        noise = _CUT_VARIANCE * masses + (DEVIATION_BOUND * sigma) ** 2
+        # The variance of a cut deviation within an item is guessed, .1.
+        noise = 0.1 * masses + (DEVIATION_BOUND * sigma) ** 2
         logs = np.log(masses + _COUNT_SHIFT)
         design = masses * np.stack([np.ones_like(logs), logs - logs.mean()])
         variances = np.geomspace(1e-4, 0.5, 60)
@@ -192,7 +170,8 @@ def overall_level(matrix: sparse.csr_array, mu: float, rng: np.random.Generator)
     *Guarantee*: mu-GDP.
     """
     total, users, sigma = _mean_of_rows(matrix, matrix.data, mu, rng)
-    gain = 1.0 / (1.0 + (sigma / (users * _LEVEL_SPREAD)) ** 2)
+    # The spread of a level about the middle of the range is guessed, .3.
+    gain = 1.0 / (1.0 + (sigma / (users * 0.3)) ** 2)
     return float(np.clip(gain * total / users, -1.0, 1.0))
 
 

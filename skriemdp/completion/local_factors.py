@@ -11,11 +11,6 @@ from scipy import sparse
 from skriemdp.completion.item_releases import BIAS_PENALTY, RESIDUAL_VARIANCE
 from skriemdp.completion.problem import LocalFit, outer_products, row_blocks
 
-__all__ = ["local_coordinates", "log_evidence"]
-
-# Weight of the public guess of the residual variance, in halves of an observation.
-_VARIANCE_SHAPE = 2.0
-
 
 def _design(subspace: np.ndarray) -> np.ndarray:
     return np.hstack([np.ones((len(subspace), 1)), subspace])
@@ -72,7 +67,8 @@ def log_evidence(
 
 
 def _evidence(fit: LocalFit, penalties: np.ndarray) -> np.ndarray:
-    shape = _VARIANCE_SHAPE
+    # Weight of the public guess of the residual variance, in halves of an observation.
+    shape = 2.0
     explained = np.einsum("ir,ir->i", fit.factors, fit.moments)
     rest = np.maximum(fit.squares - explained, 0.0)
     log_volume = np.linalg.slogdet(fit.regularized)[1] - np.log(penalties).sum()

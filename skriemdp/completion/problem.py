@@ -11,18 +11,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.mechanisms.units import Units
 
-__all__ = [
-    "LEAST_RIDGE",
-    "CompletionProblem",
-    "LocalFit",
-    "Users",
-    "normalized_rows",
-    "outer_products",
-    "row_blocks",
-    "row_squares",
-    "with_data",
-]
-
 # Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
 LEAST_RIDGE = 1e-6
 # Stored entries per block of users: temporaries stay in cache, calls do not count.

@@ -42,12 +42,6 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.lattice import check_distance
 
-__all__ = [
-    "CompletionModel",
-    "CompletionPlan",
-    "release_model",
-]
-
 # Shares of mu**2 of the small releases, 1 % each by convention; items and subspace have the rest.
 SMALL_SHARES = {
     "count": 0.01,
@@ -57,23 +51,16 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
-# Largest share of the subspace, of what the small releases leave (benchmarks/completion.py
-# utility).
-SUBSPACE_SHARE = 0.6
 # From this observed share of a row on the noisy covariance beats descent, up to this order
 # (benchmarks/completion.py utility).
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
-# Ridge of the descent in the same unit.
-DESCENT_RIDGE = 10.0
-# Gradients are clipped at this multiple of their median norm at the start: bias against noise.
-CLIP_SHARE = 0.35
+# Norms of gradients: grid, and median and spread of the log-normal prior.
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
-# Least signal over noise at which a subspace has paid, by the paid and by the public test
-# (benchmarks/completion.py utility).
-PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
+# Least signal over noise at which a subspace has paid (benchmarks/completion.py utility).
+PAID_THRESHOLD = 0.27
 # Below this public signal-to-noise ratio no measured signal has paid, and none is measured
 # (benchmarks/completion.py utility).
 HOPELESS_SNR = 6.0
@@ -100,7 +87,7 @@ class CompletionPlan:
     rank : int or None
         None: by rule.
     mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}
-    test : {"none", "public", "paid"}
+    test : {"none", "paid"}
         How "auto" decides whether there is a subspace at all.
     n_steps : int or None
         Of the descent; None: by rule.
@@ -157,7 +144,8 @@ class CompletionPlan:
         """First instalment of the item effects."""
         if not self.may_have_subspace:
             return self.main_share
-        return (1.0 - SUBSPACE_SHARE) * self.main_share
+        # The subspace has .6 at most (benchmarks/completion.py utility).
+        return 0.4 * self.main_share
 
     @property
     def rest_share(self) -> float:
@@ -381,11 +369,6 @@ def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     if plan.test == "paid" and plan.snr(rank) < HOPELESS_SNR:
         reason += f"; public signal-to-noise {plan.snr(rank):.3g} is below {HOPELESS_SNR:g}"
         mechanism = "none"
-    if plan.test == "public":
-        snr, threshold = plan.snr(rank), PUBLIC_THRESHOLD
-        verdict = "reaches" if snr >= threshold else "is below"
-        reason += f"; public signal-to-noise {snr:.3g} {verdict} {threshold:g}"
-        mechanism = mechanism if snr >= threshold else "none"
     return mechanism, rank, reason
 
 
@@ -444,11 +427,12 @@ def _descent(
     streams: NoiseStreams,
 ) -> np.ndarray:
     """Subspace of a private descent, on all users or on batches of them."""
-    problem = CompletionProblem(residuals, rank, DESCENT_RIDGE * rank / plan.d)
+    problem = CompletionProblem(residuals, rank, 10.0 * rank / plan.d)
     start = problem.geometry.random_point(public_generator(plan.public_seed, "start", rank))
     prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
     median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
-    clip = CLIP_SHARE * median.release(problem.norms(start), streams("clip"))
+    # Clipping at .35 of the median norm at the start weighs bias against noise.
+    clip = 0.35 * median.release(problem.norms(start), streams("clip"))
     held, rng = Outer(clip, plan.d, rank), streams("descent")
     if plan.stochastic is not None:
         batches: Batches = plan.stochastic.sampler

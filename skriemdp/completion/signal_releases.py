@@ -19,14 +19,8 @@ from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
 
-__all__ = ["SIGNAL_ITEMS", "SignalTest", "ballots", "voted_ridges", "whole_spectrum"]
-
 # Items whose moment is looked at: its eigenvalues take time O(512^3), once, whatever the data.
 SIGNAL_ITEMS = 512
-# LAPACK's eigenvalues of a symmetric p x p matrix are those of one within c p u |M|; c is about 1.
-_BACKWARD = 64.0 * 2.0**-53
-# Bound of the norm of a user's vote on the ridge.
-_VOTE_BOUND = 2.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,9 @@ class SignalTest:
     @property
     def sensitivity(self) -> Sensitivity:
         """Sensitivity of the computed sum: no eigenvalue of M exceeds n."""
-        return leading_eigenvalues_sensitivity(self.rank * _BACKWARD * SIGNAL_ITEMS * self.n)
+        # LAPACK's eigenvalues of a symmetric p x p matrix are those of one within c p u |M|, and c,
+        # which is about 1, is taken for 64.
+        return leading_eigenvalues_sensitivity(self.rank * 2.0**-47 * SIGNAL_ITEMS * self.n)
 
     def release(self, units: Units, rng: np.random.Generator) -> float:
         """The noisy sum of the rows of one CSR matrix, of the public items."""
@@ -98,7 +94,7 @@ def whole_spectrum(total: float, popularity: np.ndarray, columns: np.ndarray) ->
 
 def ballots(n_ridges: int) -> VectorSet:
     """What holds a user's vote."""
-    return ball(Ball(_VOTE_BOUND), n_ridges)
+    return ball(Ball(2.0), n_ridges)
 
 
 def voted_ridges(

@@ -26,7 +26,6 @@ from skriemdp.core.parameters import check_parameters, check_target, warn_large_
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
-from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.units import Units
@@ -232,8 +231,6 @@ def _without_ledger(model: Any) -> dict[str, Any]:
     return params
 
 
-# Below this mu a share of it would ask for more noise than integers of the usual scale have.
-_LEAST_MU = 1e-8
 # A fit whose number of records is secret is first planned for this public number, to refuse what
 # cannot run; and for the released number, or this one if that is less.
 _NOMINAL_N, _LEAST_N = 1000, 2
@@ -241,7 +238,8 @@ _NOMINAL_N, _LEAST_N = 1000, 2
 
 def check_noise(event: Event) -> None:
     """Refuse a Gaussian event whose noise no release can draw; before the charge."""
-    if event.mu is not None and event.mu < _LEAST_MU:
+    # Below this mu a share of it would ask for more noise than integers of the usual scale have.
+    if event.mu is not None and event.mu < 1e-8:
         raise ValueError(
             "epsilon and delta are so small that the noise could not be drawn, and would leave "
             f"nothing of the data (mu={event.mu:.3g}); use a larger epsilon or delta."
@@ -470,11 +468,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             plan.event,
             self,
             random_state=self.random_state,
-            params={
-                "unit": plan.unit,
-                "guarantee": plan.guarantee,
-                "noise": noise_of(plan.event.to_dict()),
-            },
+            params={"unit": plan.unit, "guarantee": plan.guarantee},
             facts={
                 name: fact
                 for name, fact in plan.stated.items()

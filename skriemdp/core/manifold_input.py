@@ -11,12 +11,8 @@ from skriemdp._validation import check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.geometry.convert import as_geometry
-from skriemdp.geometry.correlation import Correlation
-from skriemdp.geometry.product import Product
-from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
-from skriemdp.geometry.sphere import Sphere
 from skriemdp.mechanisms.counts import told_fraction
 
 __all__ = [
@@ -68,7 +64,7 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
     Every record is then one point, whichever entries a computation reads; the other checks come
     after, but what is not symmetric beyond rounding is refused here, before it is made so.
     """
-    flat = X.ndim == 2 or isinstance(geometry, Product)  # copies of a manifold may keep their axis
+    flat = X.ndim == 2 or is_one_of(geometry, "Product")  # copies of a manifold may keep their axis
     if X.shape[1:] == geometry.shape or (
         flat and math.prod(X.shape[1:]) == math.prod(geometry.shape)
     ):
@@ -78,7 +74,7 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
             _refuse(geometry, "symmetric", name)
         return canonical
     hint = ""
-    if isinstance(geometry, SPDGeometry):
+    if is_one_of(geometry, "SPDGeometry"):
         hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
         f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
@@ -101,8 +97,10 @@ _CURES = {
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
     """Which rows are matrices that should be symmetric and are not, beyond rounding."""
-    if not isinstance(geometry, SPDGeometry | Correlation):
+    if not is_one_of(geometry, "SPDGeometry", "Correlation"):
         return np.zeros(len(points), dtype=bool)
+    from skriemdp.geometry.spd.base import differ_from_transposes  # which such a geometry loaded
+
     wrong = differ_from_transposes(points)
     different = points[wrong]
     with np.errstate(all="ignore"):
@@ -117,20 +115,20 @@ def _refuse(geometry: Geometry, word: str, name: str) -> None:
     )
 
 
-def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
+def check_membership(geometry: Any, points: Any, name: str = "X") -> None:
     """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
         return
-    if isinstance(geometry, SPDGeometry):
+    if is_one_of(geometry, "SPDGeometry"):
         _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
     cure = "check their layout, or map them to the manifold first."
-    if isinstance(geometry, Correlation):
+    if is_one_of(geometry, "Correlation"):
         cure = (
             "they must be positive definite with ones on the diagonal: divide rows and columns of "
             "each covariance by its standard deviations, and shrink singular ones by themselves."
         )
-    if isinstance(geometry, Sphere):
+    if is_one_of(geometry, "Sphere"):
         cure = (
             "they must have that length: divide each by its norm, and make places by "
             "skriemdp.geometry.from_lat_lon(lat, lon)."
@@ -245,11 +243,11 @@ def check_descent_domain(geometry: Geometry, domain: GeodesicBall | None) -> Non
     check_reach(geometry, **{"center of the domain": domain.center})
 
 
-def _has_units(geometry: Geometry) -> bool:
+def _has_units(geometry: Any) -> bool:
     """Whether points are measured in some unit, so that no base point is near them by itself."""
-    if isinstance(geometry, Product):
+    if is_one_of(geometry, "Product"):
         return any(_has_units(factor) for factor in geometry.factors)
-    return isinstance(geometry, SPDGeometry)
+    return is_one_of(geometry, "SPDGeometry")
 
 
 def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:

@@ -14,6 +14,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.work import check_limit
 
 __all__ = [
+    "GivenBy",
     "check_parameters",
     "check_target",
     "label_list",
@@ -29,6 +30,24 @@ _COUNTS = ("n_steps", "n_queries")
 # Above, a record may multiply the odds of a guess about it by exp(10) = 22026: even odds become
 # near certainty.
 _LARGE_EPSILON = 10.0
+
+
+class GivenBy:
+    """Stands in a class for a learned attribute that a fit sets with certain parameters only."""
+
+    def __init__(self, parameters: str):
+        self._parameters = parameters
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self
+        raise AttributeError(
+            f"{owner.__name__} learns {self._name} with {self._parameters}; pass that and fit "
+            "again, which costs a budget of its own."
+        )
 
 
 def warn_large_epsilon(epsilon: float) -> None:

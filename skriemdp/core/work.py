@@ -19,9 +19,6 @@ __all__ = ["Work", "check_limit", "decomposed"]
 # columns.  Rough: the time that a fit is said to take is within a factor of three or so.
 _PER_SECOND = 5e9
 _PER_MATRIX, _PER_VECTOR = 30.0, 30.0
-# Passes over all records that `plan` adds for a search and the steps to a mean, besides a fit's
-# own.
-_PASSES = 7.0
 
 _MEANING = {
     "most_steps": "steps",
@@ -66,7 +63,8 @@ class Work:
         """Copies of `n` points, and their logarithms in a search and in every step."""
         size = math.prod(geometry.shape)
         each = _PER_MATRIX * geometry.shape[-1] if len(geometry.shape) > 1 else _PER_VECTOR
-        return cls(16.0 * n * size, steps, operations=(_PASSES + steps) * n * size * each)
+        # `plan` adds seven passes over all records for a search and the steps to a mean.
+        return cls(16.0 * n * size, steps, operations=(7.0 + steps) * n * size * each)
 
     def plus(self, bytes: float, cause: str, operations: float = 0.0) -> Work:
         """This work and more; `cause` is named if its memory is the larger part."""

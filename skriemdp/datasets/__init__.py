@@ -1,22 +1,8 @@
 """Real and synthetic manifold-valued data, hierarchies and ratings."""
 
-from skriemdp.datasets.hierarchies import (
-    embed_taxonomy,
-    load_closure,
-    make_tree,
-)
-from skriemdp.datasets.people import make_people
-from skriemdp.datasets.ratings import (
-    from_frame,
-    load_movielens,
-    observed_matrix,
-)
-from skriemdp.datasets.sets import (
-    digits_covariances,
-    load_yale_faces,
-    make_cloud,
-    region_covariance,
-)
+from skriemdp.datasets.hierarchies import embed_taxonomy, load_closure, make_tree
+from skriemdp.datasets.ratings import from_frame, load_movielens, observed_matrix
+from skriemdp.datasets.sets import digits_covariances, make_cloud, make_people, region_covariance
 
 __all__ = [
     "digits_covariances",
@@ -24,7 +10,6 @@ __all__ = [
     "from_frame",
     "load_closure",
     "load_movielens",
-    "load_yale_faces",
     "make_cloud",
     "make_people",
     "make_tree",

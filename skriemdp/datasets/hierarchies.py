@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["embed_taxonomy", "load_closure", "make_tree"]
 
 
-def make_tree(
-    n: int,
-    *,
-    dim: int = 2,
-    public_seed: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+def make_tree(n: int, *, dim: int = 2, public_seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """A synthetic tree laid out in hyperbolic space, and features that follow it.
 
     Node i hangs on an earlier node, ``i // 3`` give or take a few: three children on average.  It
@@ -109,12 +104,7 @@ def load_closure(path: str | Path) -> Any:
     return names, edges.reshape(-1, 2)
 
 
-def embed_taxonomy(
-    edges: np.ndarray,
-    *,
-    radius: float = 6.0,
-    n_epochs: int = 100,
-) -> Any:
+def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 100) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
     Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and

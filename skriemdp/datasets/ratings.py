@@ -16,9 +16,6 @@ from skriemdp._quiet import quiet, read_numbers
 
 __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 
-# Cells of a dense input that are looked at together.
-_BLOCK_CELLS = 1 << 22
-
 
 @quiet
 def observed_matrix(X: Any) -> sparse.csr_array:
@@ -41,7 +38,8 @@ def observed_matrix(X: Any) -> sparse.csr_array:
         return _same_index(matrix)
     X = read_numbers(X, "X", ensure_2d=True, allow_nd=False, ensure_all_finite="allow-nan")
     n, d = X.shape
-    rows, values, columns, counts = max(1, _BLOCK_CELLS // max(d, 1)), [], [], []
+    # Cells of a dense input that are looked at together.
+    rows, values, columns, counts = max(1, 2**22 // max(d, 1)), [], [], []
     for begin in range(0, n, rows):
         block = X[begin : begin + rows]
         observed = ~np.isnan(block)

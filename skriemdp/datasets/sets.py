@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +12,6 @@ from skriemdp._validation import check_count, check_nonnegative, check_option, c
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
-
-
-__all__ = ["digits_covariances", "load_yale_faces", "make_cloud", "region_covariance"]
 
 FEATURES = ("position", "intensity", "gradient", "curvature", "gabor")
 # Bytes of features that are held at a time.
@@ -201,75 +196,6 @@ def _gabor_magnitudes(grey: np.ndarray, filters: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.abs(responses[..., :height, :width]), -3, 1)
 
 
-def load_yale_faces(
-    folder: Path, *, size: tuple[int, int] = (32, 32)
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images of the cropped Extended Yale B faces, read from a folder.
-
-    Parameters
-    ----------
-    folder : path
-        Holds one folder per person (``yaleB01``, ...) with its ``.pgm`` images, at any depth.
-        Images of the empty scene (``*_Ambient.pgm``) are left out.
-    size : tuple of int, default=(32, 32)
-        Height and width to which images are reduced, by the mean over areas.
-
-    Returns
-    -------
-    images : ndarray of shape (n, height, width)
-        Intensities in [0, 1].
-    y : ndarray of shape (n,)
-        Name of the folder that held the image: the person.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no image; the message says what is expected.
-    ValueError
-        For a file that is not a binary PGM image.
-
-    Notes
-    -----
-    A person has some 64 images.  An epsilon per record protects one image, not a person.
-    """
-    check_count(height=size[0], width=size[1])
-    files = [f for f in sorted(Path(folder).rglob("*.pgm")) if not f.stem.endswith("_Ambient")]
-    if not files:
-        raise FileNotFoundError(
-            f"no .pgm image in {str(folder)!r}. Expected: the unpacked archive of the cropped "
-            "Extended Yale Face Database B, a folder per person that holds its .pgm images."
-        )
-    images = np.empty((len(files), *size))
-    for k, file in enumerate(files):
-        image = _read_pgm(file)
-        images[k] = _areas(image.shape[0], size[0]) @ image @ _areas(image.shape[1], size[1]).T
-    return images, np.array([file.parent.name for file in files])
-
-
-def _read_pgm(file: Path) -> np.ndarray:
-    """Intensities in [0, 1] of a binary PGM image."""
-    content = file.read_bytes()
-    # Magic number, width, height, largest value; comments run from # to the end of a line.
-    header = re.match(rb"P5(?:\s+(?:#[^\n]*\n\s*)*)(\d+)\s+(\d+)\s+(\d+)\s", content)
-    if header is None:
-        raise ValueError(f"{str(file)!r} is not a binary PGM image.")
-    width, height, largest = map(int, header.groups())
-    kind = np.dtype(">u2" if largest > 255 else "u1")
-    if len(content) - header.end() < width * height * kind.itemsize:
-        raise ValueError(f"{str(file)!r} ends before its {height} x {width} pixels.")
-    pixels = np.frombuffer(content, kind, width * height, header.end())
-    return pixels.reshape(height, width) / largest
-
-
-def _areas(before: int, after: int) -> np.ndarray:
-    """Matrix that takes `before` pixels to the means over `after` equal intervals."""
-    edges = np.linspace(0.0, before, after + 1)
-    left, right = edges[:-1, None], edges[1:, None]
-    pixel = np.arange(before)
-    overlap = np.minimum(right, pixel + 1) - np.maximum(left, pixel)
-    return np.clip(overlap, 0.0, None) * (after / before)
-
-
 def digits_covariances() -> tuple[np.ndarray, np.ndarray]:
     """Region covariances of scikit-learn's bundled handwritten digits.
 
@@ -333,3 +259,91 @@ def make_cloud(
     norms = np.linalg.norm(coordinates, axis=1, keepdims=True)
     coordinates *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
     return geometry.exp(center, geometry.tangent_from_coordinates(center, coordinates))
+
+
+# Standard deviations, in logarithms, of what differs between people, electrodes and trials.
+_PERSON, _GAIN, _ELECTRODE, _TRIAL, _EFFECT = 0.4, 0.5, 0.2, 0.25, 0.3
+# How far one source is seen by neighbouring channels, in channels; what each channel sees alone;
+# and how much a person's own anatomy changes that.
+_WIDTH, _ALONE, _ANATOMY = 1.5, 0.15, 0.35
+# Samples of a trial.
+_SAMPLES = 90
+
+
+def make_people(
+    n_people: int = 109,
+    n_trials: int = 40,
+    n_channels: int = 6,
+    *,
+    effect: float = 0.35,
+    rng: np.random.Generator | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariances of two kinds of trial, recorded from many people.
+
+    The powers of the sources fall like 1/k; in trials of kind 1 one lateral source is stronger and
+    the opposite one weaker.  People differ in source powers, in anatomy, in the gain of every
+    electrode and in the size of the effect, which some do not show at all.  These differences are
+    larger than the effect: a decoder for new people must know each person's mean
+    (:class:`skriemdp.preprocessing.Recenter`).  Plausible, but fitted to no cohort.
+
+    Parameters
+    ----------
+    n_people, n_trials, n_channels : int
+        Trials are per person, half of each kind.
+    effect : float, default=0.35
+        Typical change of the two sources' log-powers; 0.22 is a weak effect.
+    rng : numpy.random.Generator, optional
+
+    Returns
+    -------
+    X : ndarray of shape (n_people * n_trials, n_channels, n_channels)
+    y : ndarray of shape (n_people * n_trials,)
+        Kind of trial, 0 or 1.
+    groups : ndarray of shape (n_people * n_trials,)
+        Who was recorded.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two channels, or more than a trial has samples: covariances would be
+        singular.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.datasets import make_people
+    >>> X, y, groups = make_people(20, 10, 4, rng=np.random.default_rng(0))
+    >>> X.shape, int(y.sum()), len(set(groups))
+    ((200, 4, 4), 100, 20)
+    """
+    check_count(n_people=n_people, n_trials=n_trials)
+    check_count(minimum=2, n_channels=n_channels)
+    check_count(minimum=n_channels, samples_of_a_trial=_SAMPLES)
+    check_nonnegative(effect=effect)
+    rng = np.random.default_rng() if rng is None else rng
+    p = n_channels
+    groups = np.repeat(np.arange(n_people), n_trials)
+    y = np.tile(np.arange(n_trials) % 2, n_people)
+    places = np.arange(p)
+    shape = np.exp(-((places[:, None] - places) ** 2) / (2.0 * _WIDTH**2)) + _ALONE * np.eye(p)
+    anatomy = np.eye(p) + _ANATOMY / np.sqrt(p) * rng.standard_normal((n_people, p, p))
+    gain = _GAIN * rng.standard_normal((n_people, 1)) + _ELECTRODE * rng.standard_normal(
+        (n_people, p)
+    )
+    mixing = np.exp(gain)[:, :, None] * (shape @ anatomy)
+    power = -np.log1p(places) + _PERSON * rng.standard_normal((n_people, p))
+    shown = effect * np.exp(_EFFECT * rng.standard_normal(n_people))
+    # Share of people whose two kinds of trial do not differ.
+    shown[rng.random(n_people) < 0.2] = 0.0
+    lateral = np.zeros(p)
+    lateral[p // 4], lateral[-1 - p // 4] = 1.0, -1.0
+    X = np.empty((len(groups), p, p))
+    for begin in range(0, len(groups), 4096):  # a bound of memory
+        rows = slice(begin, begin + 4096)
+        who, sign = groups[rows], 2 * y[rows] - 1
+        log_power = power[who] + _TRIAL * rng.standard_normal((len(who), p))
+        log_power += (sign * shown[who])[:, None] * lateral
+        noise = rng.standard_normal((len(who), p, _SAMPLES))
+        signals = mixing[who] @ (np.exp(0.5 * log_power)[:, :, None] * noise)
+        X[rows] = signals @ np.swapaxes(signals, 1, 2) / _SAMPLES
+    return 0.5 * (X + np.swapaxes(X, 1, 2)), y, groups

@@ -17,8 +17,6 @@ __all__ = ["check_per_sample"]
 
 # How far to look: nested containers and objects, values in all, entries of one container.
 _DEPTH, _VALUES, _ENTRIES = 5, 20_000, 1000
-# Lists of fewer entries are taken for settings.
-_FEW = 5
 
 
 def check_per_sample(
@@ -76,7 +74,8 @@ def _has_rows(value: Any, n: int) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return "an array" if shape and shape[0] == n and math.prod(shape) > 1 else ""
-    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) == n >= _FEW:
+    # Shorter lists are taken for settings.
+    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) == n >= 5:
         entries = value.values() if isinstance(value, dict) else value
         if all(isinstance(e, (numbers.Number, list, tuple, dict, np.ndarray)) for e in entries):
             return f"a {type(value).__name__}"

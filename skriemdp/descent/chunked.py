@@ -154,7 +154,6 @@ def _blocks(array: Any, count: int) -> Any:
 _TRIM_VARIABLE, _MAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"
 _KEPT_BYTES, _SMALL_BLOCK_BYTES = 2**25, 2**16
 _TRIM_OPTION, _MAP_OPTION = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc
-_USUAL_MAP = 2**17
 
 
 @contextlib.contextmanager
@@ -170,7 +169,7 @@ def _memory_kept() -> Iterator[None]:
             yield
         return
     mapped = os.environ.get(_MAP_VARIABLE, "")
-    usual = int(mapped) if mapped.isdigit() else _USUAL_MAP
+    usual = int(mapped) if mapped.isdigit() else 2**17
     set_option(_TRIM_OPTION, max(int(limit), _KEPT_BYTES))
     set_option(_MAP_OPTION, max(usual, _KEPT_BYTES))
     try:

@@ -7,8 +7,6 @@ import time
 
 __all__ = ["ProgressBar"]
 
-_WIDTH = 30
-
 
 class ProgressBar:
     """Shows on standard error the steps done and the share of the run's releases that is left.
@@ -34,8 +32,7 @@ class ProgressBar:
         if step < n_steps and now - self._last < 0.1:
             return
         self._last = now
-        filled = _WIDTH * step // n_steps
-        bar = "#" * filled + "." * (_WIDTH - filled)
+        bar = ("#" * (30 * step // n_steps)).ljust(30, ".")
         left = 100 * (n_steps - step) // n_steps
         end = "\n" if step == n_steps else "\r"
         sys.stderr.write(

@@ -19,9 +19,6 @@ from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.sum import mu_of
 from skriemdp.privacy import events
 
-# Indices of records that are drawn ahead at most: as many as the innermost cache holds.
-_AHEAD = 2**13
-
 __all__ = [
     "Batches",
     "Evidence",
@@ -223,7 +220,8 @@ def _next_batch(
 ) -> np.ndarray:
     """One batch; a generator of noise draws many at a time, which costs less."""
     if isinstance(rng, NoiseGenerator):
-        return rng.next_ahead(law, batches, max(1, int(_AHEAD // max(size, 1.0))))
+        # As many indices as the innermost cache holds are drawn ahead.
+        return rng.next_ahead(law, batches, max(1, int(2**13 // max(size, 1.0))))
     return batches(rng, 1)[0]
 
 

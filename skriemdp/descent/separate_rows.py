@@ -39,24 +39,14 @@ __all__ = [
 # Enough rows for matrix products to be blocked as those of real batches are.
 _ROWS = 1024
 _SCALES = (1e-3, 1.0, 1e3)
-# Rows that agree so far, relative to a typical row, differ by the rounding of matrix products; the
-# entries of a column that is smaller are held to its own size, down to this share of the largest.
-# Single precision rounds more, by up to this many of its units.
-_AGREE = 1e-8
-_SMALL = 1e-5
-_UNITS = 64.0
 # Tables of steps, which may take a while for a record: their rows, those of further kinds once one
 # was accepted, the least, the numbers in a table, and the columns of sparse ones that hold any.
 _STEP_ROWS, _FEW_ROWS, _LEAST_ROWS = 256, 32, 8
-_MOST_NUMBERS = 2**18
-_MOST_COLUMNS = 1000
 _WORDS = np.array(["age", "and", "blood", "days", "left", "no", "of", "pain", "since", "the"])
 # Fitted attributes that hold shapes and names of the input, which are public.
 _PUBLIC_FITTED = frozenset(
     {"n_features_in_", "feature_names_in_", "n_samples_seen_", "n_output_features_"}
 )
-# Points farther out than this show nothing but the end of floats.
-_FARTHEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,8 @@ def made_up_points(
     coordinates = rng.standard_normal((n, geometry.dim)) * scale
     if geometry.curvature_bounds != (0.0, 0.0) or geometry.point_ndim == 2:
         lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)
-        coordinates *= np.minimum(1.0, _FARTHEST / np.maximum(lengths, 1e-300))
+        # Points farther out show nothing but the end of floats.
+        coordinates *= np.minimum(1.0, 3.0 / np.maximum(lengths, 1e-300))
     return np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
 
 
@@ -267,7 +258,9 @@ def _typical(rows: np.ndarray) -> np.ndarray:
         return np.zeros(rows.shape[1])
     sizes = np.where(np.isfinite(rows), np.abs(rows), np.nan)
     typical, rowwise = np.nanmedian(sizes, axis=0), np.nanmedian(np.nanmax(sizes, axis=1))
-    least = np.nan_to_num(rowwise) * (_SMALL if np.finfo(rows.dtype).eps < 1e-12 else 1.0)
+    # Entries of a small column are held to its own size, down to this share of the largest; single
+    # precision rounds more.
+    least = np.nan_to_num(rowwise) * (1e-5 if np.finfo(rows.dtype).eps < 1e-12 else 1.0)
     return np.maximum(np.nan_to_num(typical), least)
 
 
@@ -280,7 +273,8 @@ def _close(rows: np.ndarray, expected: np.ndarray, typical: np.ndarray) -> bool:
     here, there = np.where(finite, rows, 0.0), np.where(finite, expected, 0.0)
     largest = np.max(np.abs(there), axis=1, initial=0.0, keepdims=True)
     size = np.maximum(typical, largest * (typical / typical.max() if typical.max() else 1.0))
-    agree = max(_AGREE, _UNITS * float(np.finfo(expected.dtype).eps))
+    # What agrees so far differs by the rounding of matrix products.
+    agree = max(1e-8, 64.0 * float(np.finfo(expected.dtype).eps))
     return bool((np.abs(here - there) <= agree * size).all())
 
 
@@ -406,7 +400,7 @@ def _check_chain(steps: Sequence[Any], like: Any, labels: bool, width: int | Non
         )
 
     laid_out, shape, dtype = _layout(like)
-    most = max(min(_STEP_ROWS, _MOST_NUMBERS // max(math.prod(shape), 1)), _LEAST_ROWS)
+    most = max(min(_STEP_ROWS, 2**18 // max(math.prod(shape), 1)), _LEAST_ROWS)
     rng = public_generator(0, "made-up tables of a step")
     tried, identical, error = False, True, ""
     for pair in made_up_tables(shape, dtype, most, rng):
@@ -427,7 +421,7 @@ def _parameters(step: Any) -> dict[str, Any]:
 def _layout(like: Any) -> tuple[Callable[[np.ndarray], Any], tuple[int, ...], np.dtype]:
     """How a made-up table is laid out like a given one, with the shape and dtype of its rows."""
     if sparse.issparse(like):
-        width = min(like.shape[1], _MOST_COLUMNS)
+        width = min(like.shape[1], 1000)
 
         def spread(table: np.ndarray) -> Any:
             rows, columns = np.nonzero(~(table <= 0))

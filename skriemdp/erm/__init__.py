@@ -2,6 +2,4 @@
 
 from skriemdp.erm.estimator import PrivateRiemannianERM
 
-__all__ = [
-    "PrivateRiemannianERM",
-]
+__all__ = ["PrivateRiemannianERM"]

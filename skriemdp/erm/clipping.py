@@ -25,8 +25,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = ["ClipNorm", "gradient_norms"]
-
 # Share of mu**2 for the quantile of the gradients' norms: a convention.
 _SHARE = 0.03
 

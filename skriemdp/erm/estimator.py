@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._dataclasses import dataclass
@@ -49,9 +46,6 @@ if TYPE_CHECKING:
 
     from skriemdp._random import NoiseStreams
     from skriemdp.ledger.accountant import PrivacyAccountant
-
-
-__all__ = ["PrivateRiemannianERM"]
 
 SOLVERS = ("descent", "variance-reduced")
 

@@ -8,7 +8,7 @@ from skriemdp.federated.cohort import Cohort, Identity
 from skriemdp.federated.cohort_loop import CohortLoop
 from skriemdp.federated.estimator import FederatedEstimator
 from skriemdp.federated.local_agent import LocalAgent
-from skriemdp.federated.loop import Checkpoint, ServerLoop
+from skriemdp.federated.loop import Checkpoint, InProcessTransport, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
 from skriemdp.federated.releases import Participation
@@ -21,7 +21,6 @@ from skriemdp.federated.sums import (
 )
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
-from skriemdp.federated.transport import InProcessTransport
 
 if TYPE_CHECKING:
     from skriemdp.federated.flower import FlowerAccountant

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from skriemdp.federated.agreement import Agreement
     from skriemdp.federated.attendance import Attempt, Attendance, Listed, Member
     from skriemdp.privacy.event import Event
-
-
-__all__ = ["Agent", "AnswerBook", "SumsAgent", "check_deployed"]
 
 # Who charges, in the ledger.
 _SECURE_SUM = "secure sum"
@@ -95,8 +92,12 @@ class AnswerBook:
                 "released."
             ) from error
 
-    def begin(self, task: LocalTask) -> np.ndarray | None:
-        """The stored answer, or None after reserving this release.
+    def begin(self, task: LocalTask, charge: Callable[[], None]) -> np.ndarray | None:
+        """The stored answer, or None after reserving this release and charging for it.
+
+        A charge that is refused takes the reservation back.  After a crash between charge and end
+        of the transaction the release may be asked for again and is charged twice: no noise was
+        drawn for the first charge.
 
         Raises
         ------
@@ -114,6 +115,7 @@ class AnswerBook:
                 connection.execute(
                     "INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", (*release, digest)
                 )
+                charge()
                 return None
             if row[0] != digest:
                 raise BudgetError("this release was already made from another point.")
@@ -182,13 +184,16 @@ class _Client(QuietQueries):
         point = self.checked_point(task)
         # Under the client's own spelling: 1, 1.0 and True are equal, and would be three releases.
         task = dataclasses.replace(task, client=self.client)
-        if self.book is not None:
-            stored = self.book.begin(task)
-            if stored is not None:
-                return LocalUpdate(task.fit_id, task.round, self.client, stored)
-        if self.accountant is not None:
-            release = {"fit": task.fit_id, "round": task.round}
-            self._spend(self.event(task), "federated round", release)
+
+        def charge() -> None:
+            if self.accountant is not None:
+                release = {"fit": task.fit_id, "round": task.round}
+                self._spend(self.event(task), "federated round", release)
+
+        if self.book is None:
+            charge()
+        elif (stored := self.book.begin(task, charge)) is not None:
+            return LocalUpdate(task.fit_id, task.round, self.client, stored)
         answer = self.answer(task, point)
         if self.book is not None:
             self.book.finish(task, answer)

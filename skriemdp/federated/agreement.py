@@ -14,8 +14,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import MOST_WORDS, digest, packed
 
-__all__ = ["Agreement", "canonical"]
-
 # Of each setting the server hears so many bytes of a digest, to name one that differs.
 _MARK_BYTES = 2
 # Totals stay below this; beside it there is room for noise and its masks are modulo 2^64.
@@ -87,10 +85,7 @@ class Agreement:
 
     def __post_init__(self) -> None:
         check_count(
-            length=self.length,
-            largest=self.largest,
-            rounds=self.rounds,
-            attempts=self.attempts,
+            length=self.length, largest=self.largest, rounds=self.rounds, attempts=self.attempts
         )
         if self.length >= MOST_WORDS:
             raise ValueError(f"a sum has fewer than 2^32 numbers, got length={self.length}.")

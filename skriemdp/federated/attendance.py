@@ -36,26 +36,8 @@ from skriemdp.ledger.errors import BudgetError
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = [
-    "Attempt",
-    "Attendance",
-    "AttendanceBook",
-    "Listed",
-    "Member",
-    "answered",
-    "bytes_of",
-    "checked_list",
-    "reply",
-    "request",
-    "unmasked",
-    "words_of",
-]
-
-_SIGNATURE_BYTES = 64
 # An attendance that nobody came back to is void after a day, or when so many are newer.
 _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
-# Noise of a sum is shorter than this, by far.
-_ROOM = 2**50
 
 
 @dataclass(frozen=True)
@@ -135,7 +117,7 @@ class Attendance(NamedTuple):
         check_key(self.key)
         if type(self.size) is not int or not 1 <= self.size < MOST_TOTAL:
             raise ValueError(f"client {self.name!r} has no number of records.")
-        if type(self.signature) is not bytes or len(self.signature) != _SIGNATURE_BYTES:
+        if type(self.signature) is not bytes or len(self.signature) != 64:
             raise ValueError(f"client {self.name!r} sent no signature.")
 
 
@@ -462,7 +444,8 @@ def unmasked(agreement: Agreement, listed: Listed, uploads: dict[str, np.ndarray
     signed = total.astype(np.int64)
     if signed[-1] != len(listed.names):
         raise RuntimeError(_SPOILED)
-    most = listed.size * agreement.largest + _ROOM
+    # Noise of a sum is shorter than 2^50, by far.
+    most = listed.size * agreement.largest + 2**50
     if len(signed) > 1 and not (signed[:-1].max() <= most and signed[:-1].min() >= -most):
         raise RuntimeError(_SPOILED)
     return signed[:-1]

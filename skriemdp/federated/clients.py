@@ -10,8 +10,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups, read_ids
 from skriemdp._validation import check_count, shown
 
-__all__ = ["Clients", "clients_of_a_person", "read_clients"]
-
 
 @dataclass(frozen=True, eq=False)
 class Clients:

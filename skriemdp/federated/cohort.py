@@ -13,8 +13,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import KEY_BYTES, digest, number, primitives
 
-__all__ = ["Cohort", "Identity", "check_name"]
-
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 MOST_CLIENTS = 10_000
 

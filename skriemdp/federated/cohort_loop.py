@@ -27,8 +27,6 @@ from skriemdp.federated.messages import RefusedUpdate, check_release_name
 from skriemdp.federated.shares import Shares
 from skriemdp.federated.sums import Uploads
 
-__all__ = ["CohortLoop"]
-
 
 class Relay(Protocol):
     """What takes bytes to clients."""

@@ -30,7 +30,7 @@ from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.clients import Clients, clients_of_a_person, read_clients
-from skriemdp.federated.loop import Checkpoint, ServerLoop
+from skriemdp.federated.loop import Checkpoint, InProcessTransport, ServerLoop
 from skriemdp.federated.planning import (
     calibrated,
     check_settings,
@@ -41,10 +41,8 @@ from skriemdp.federated.planning import (
 from skriemdp.federated.releases import Participation
 from skriemdp.federated.shares import Shares, noted
 from skriemdp.federated.sums import Uploads, added_together, learn, planned_sums, stated
-from skriemdp.federated.together import ClientsTogether, PooledRecords
+from skriemdp.federated.together import ClientsTogether, PooledRecords, run_trusted
 from skriemdp.federated.training import LocalSettings, local_event
-from skriemdp.federated.transport import InProcessTransport
-from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import Release
@@ -55,9 +53,6 @@ from skriemdp.privacy.events import as_drawn, compose
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
     from skriemdp.privacy.event import Event
-
-
-__all__ = ["FederatedEstimator"]
 
 
 class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
@@ -441,7 +436,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             # Drawn ahead for all clients at once, integers cost little.
             shared = NoiseStreams()("simulated clients")
             steps = settings.n_steps + (settings.method == "rsvrg")
-            releases = self.n_rounds * self.clients_per_round * settings.n_epochs * steps
+            releases = self.n_rounds * self.clients_per_round * steps
             integers = next(iter(problems.values())).integers_of_a_step
             expect_integers(shared, releases * integers)
         agent = functools.partial(

@@ -56,15 +56,6 @@ from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.events import Event, compose, event_from_dict
 from skriemdp.privacy.foreign import as_event
 
-__all__ = [
-    "Deployment",
-    "FlowerAccountant",
-    "GridTransport",
-    "make_client_app",
-    "make_relay_app",
-    "make_server_app",
-]
-
 # All that a server ever hears from a client besides points.
 DECLINED, FAILED = "declined", "failed"
 
@@ -371,10 +362,7 @@ class FlowerAccountant:
     """
 
     def __init__(
-        self,
-        budget: PrivacyAccountant,
-        population_size: int,
-        sampling: str = "no-amplification",
+        self, budget: PrivacyAccountant, population_size: int, sampling: str = "no-amplification"
     ):
         if not isinstance(budget, PrivacyAccountant):
             raise TypeError(f"budget must be a PrivacyAccountant, got {type(budget).__name__}.")
@@ -428,10 +416,7 @@ class FlowerAccountant:
         return sum(charged) - self._pending.total()
 
     def would_exceed(
-        self,
-        event: GaussianPrivacyEvent,
-        max_epsilon: float | None = None,
-        count: int = 1,
+        self, event: GaussianPrivacyEvent, max_epsilon: float | None = None, count: int = 1
     ) -> bool:
         """Charge the rounds that this asks for; True, and nothing charged, where there is no room.
 

@@ -13,11 +13,7 @@ from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.attendance import reply
 from skriemdp.federated.masks import number, whole
 
-__all__ = ["LocalAgent", "ask"]
-
 _HOST = "127.0.0.1"
-# Longest message: a list of ten thousand clients.
-_MOST_BYTES = 2**23
 # How long a connection may be silent; others wait meanwhile.
 _SECONDS = 10.0
 
@@ -84,7 +80,8 @@ def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
         return _received(connection, most=2**40)
 
 
-def _received(connection: socket.socket, most: int = _MOST_BYTES) -> bytes:
+# The longest message by default is a list of ten thousand clients.
+def _received(connection: socket.socket, most: int = 2**23) -> bytes:
     with connection.makefile("rb") as stream:
         length = whole(stream.read(8))
         if length > most:

@@ -1,4 +1,7 @@
-"""The server's loop: send the point, gather private updates, average them on the manifold."""
+"""The server's loop: send the point, gather private updates, average them on the manifold.
+
+Answers may be lost, and nothing is asked twice.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,20 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import joblib
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp._validation import check_count, check_option
+from skriemdp.federated.attendance import reply
 from skriemdp.federated.messages import (
     LocalTask,
+    LocalUpdate,
     RefusedUpdate,
     check_release_name,
     checked_updates,
@@ -26,11 +32,8 @@ from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.files import look, private_file, refuse_network, sync_folder
 
 if TYPE_CHECKING:
-    from skriemdp.federated.transport import Transport
+    from skriemdp.federated.agent import Agent
     from skriemdp.geometry.base import Geometry
-
-
-__all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
 
 AGGREGATIONS = ("tangent-mean", "frechet")
 
@@ -170,11 +173,7 @@ class ServerLoop:
         return hashlib.blake2b(repr((public, rest)).encode(), digest_size=16).hexdigest()
 
     def run(
-        self,
-        transport: Transport,
-        start: np.ndarray,
-        fit_id: str,
-        checkpoint: Any = None,
+        self, transport: Transport, start: np.ndarray, fit_id: str, checkpoint: Any = None
     ) -> tuple[np.ndarray, list[RefusedUpdate]]:
         """All rounds; returns the output point and the refusals of all rounds.
 
@@ -230,10 +229,7 @@ class ServerLoop:
         return state
 
     def _moved(
-        self,
-        point: np.ndarray,
-        tasks: list[LocalTask],
-        transport: Transport,
+        self, point: np.ndarray, tasks: list[LocalTask], transport: Transport
     ) -> tuple[np.ndarray, list[RefusedUpdate], list[Hashable]]:
         """The next point, why uploads were refused, and whose were used."""
         answers = transport.run(tasks)
@@ -254,3 +250,55 @@ class ServerLoop:
             refused.append(RefusedUpdate("the mean of a round was not a point; it was not used."))
             return point, refused, []
         return np.asarray(moved), refused, clients
+
+
+class Transport(Protocol):
+    """What the loop needs of an engine."""
+
+    def run(self, tasks: Sequence[LocalTask]) -> Iterable[tuple]:
+        """Pairs (client, update), the client as the transport knows it; any order, maybe fewer."""
+
+
+class InProcessTransport:
+    """Clients on this machine: one after another, together where they are small, or in processes.
+
+    Processes give the numbers of one after another, bit for bit when seeded.
+
+    Parameters
+    ----------
+    agents : dict
+        Client to :class:`skriemdp.federated.agent.Agent`.
+    together : ClientsTogether, optional
+        Trains all clients of a round in one pass.  Its agents have no accountant and no book: the
+        run was charged as a whole.
+    n_jobs : int, optional
+        Workers of joblib.  Its own backends run a task once; one that may run it again (dask, when
+        a worker dies) needs agents with an `AnswerBook`, which refuses the second release.
+    """
+
+    def __init__(self, agents: Mapping[Any, Any], together: Any = None, n_jobs: int | None = None):
+        self.agents, self.together, self.n_jobs = dict(agents), together, n_jobs
+
+    def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
+        if self.together is not None:
+            return [(update.client, update) for update in self.together.handle(tasks)]
+        pairs = [(self.agents[task.client], task) for task in tasks]
+        if self.n_jobs is None:
+            answers = [_handle(*pair) for pair in pairs]
+        else:
+            call = joblib.delayed(_handle)
+            answers = joblib.Parallel(n_jobs=self.n_jobs)(call(*pair) for pair in pairs)
+        return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
+
+    def relay(self, messages: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+        """Answers to the messages of a secure sum."""
+        known = {name: data for name, data in messages.items() if name in self.agents}
+        return [(name, reply(self.agents[name], data)) for name, data in known.items()]
+
+
+def _handle(agent: Agent, task: LocalTask) -> LocalUpdate | None:
+    # A client whose own limits forbid the release stays silent; the round goes on without it.
+    try:
+        return agent.handle(task)
+    except BudgetError:
+        return None

@@ -14,24 +14,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "check_key",
-    "digest",
-    "mask",
-    "number",
-    "packed",
-    "pair_keys",
-    "primitives",
-    "public_key",
-    "unpacked",
-    "whole",
-]
-
 KEY_BYTES = 32
 # Longer vectors would use up a stream.
 MOST_WORDS = 2**32
 _PROTOCOL = b"skriemdp secure sum 1"
-_FIELD = 2**255 - 19
 
 
 @functools.cache
@@ -106,7 +92,7 @@ def check_key(key: bytes) -> None:
     """
     if type(key) is not bytes or len(key) != KEY_BYTES:
         raise ValueError(f"a public key must be {KEY_BYTES} bytes.")
-    if int.from_bytes(key, "little") >= _FIELD:
+    if int.from_bytes(key, "little") >= 2**255 - 19:
         raise ValueError("a public key is not in its canonical form.")
 
 

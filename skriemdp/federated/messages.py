@@ -14,19 +14,6 @@ if TYPE_CHECKING:
     from skriemdp.geometry.ball import GeodesicBall
     from skriemdp.geometry.base import Geometry
 
-
-__all__ = [
-    "LocalTask",
-    "LocalUpdate",
-    "RefusedUpdate",
-    "check_release_name",
-    "check_round",
-    "checked_updates",
-    "gathered",
-    "is_within",
-    "read_floats",
-]
-
 # What SQLite stores as an integer.
 _ROUNDS = 2**63
 

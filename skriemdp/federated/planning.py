@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,32 +19,21 @@ from skriemdp._validation import (
     shown,
 )
 from skriemdp.core.additive import Additive
+from skriemdp.core.estimator import Data
 from skriemdp.core.manifold_input import check_descent_domain, public_point
 from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.work import check_limit
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.releases import check_run
-from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
 from skriemdp.federated.releases import Participation
 from skriemdp.federated.theory import ball_constant
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
-
-__all__ = [
-    "calibrated",
-    "check_settings",
-    "check_takes_groups",
-    "domain_and_start",
-    "local_settings",
-]
-
-_BRACKET = (0.05, 1e5)
-# Anchors per round of "rsvrg".
-_ANCHORS = 1
 
 
 def check_settings(run: Any) -> None:
@@ -63,9 +52,7 @@ def check_settings(run: Any) -> None:
     check_option(("last", "random"), output=run.output)
     check_option(("record", "client"), unit=run.unit)
     check_count(
-        n_rounds=run.n_rounds,
-        clients_per_round=run.clients_per_round,
-        local_steps=run.local_steps,
+        n_rounds=run.n_rounds, clients_per_round=run.clients_per_round, local_steps=run.local_steps
     )
     check_limit("most_rounds", n_rounds=run.n_rounds)
     check_limit("most_steps", local_steps=run.local_steps)
@@ -162,10 +149,7 @@ def domain_and_start(
 
 
 def local_settings(
-    run: Any,
-    estimator: Federable,
-    problem: Problem,
-    start: np.ndarray,
+    run: Any, estimator: Federable, problem: Problem, start: np.ndarray
 ) -> LocalSettings:
     """What every client does in a round."""
     clip = run.clip_norm
@@ -186,7 +170,6 @@ def local_settings(
     return LocalSettings(
         run.local,
         int(run.local_steps),
-        _ANCHORS,
         step_size,
         float(run.batch_fraction),
         float(clip),
@@ -235,6 +218,40 @@ def calibrated(
             return participation.client_event(multiplier, integers)
         return participation.record_event(local_event(settings, multiplier, integers), clients)
 
-    noise = calibrate(event, epsilon, delta, _BRACKET)
+    noise = calibrate(event, epsilon, delta, (0.05, 1e5))
     check_run((noise,), integers)
     return event(noise), noise
+
+
+@runtime_checkable
+class Federable(Protocol):
+    """A private estimator with a problem on a manifold and public bounds.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the whole run.
+    accountant : PrivacyAccountant or None
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Any
+
+    def _records(self, data: Data) -> tuple:
+        """Arrays with one row per record, from validated input."""
+        ...
+
+    def _problem(self, X: Any, y: Any = None) -> Problem:
+        """The risk on these rows; its bounds and geometry are the same for any."""
+        ...
+
+    def _domain_and_start(
+        self, geometry: Geometry, start: Any = None
+    ) -> tuple[GeodesicBall | None, np.ndarray | None]:
+        """Public ball of the iterates, None for everywhere; and a public start, None for any."""
+        ...
+
+    def _adopt_point(self, point: np.ndarray) -> None:
+        """Set the learned attributes from a released point."""
+        ...

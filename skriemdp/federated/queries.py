@@ -18,8 +18,6 @@ from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
 from skriemdp.regression.prediction_releases import KernelRidgeWeights, gaussian_kernel
 
-__all__ = ["KernelQuery", "LabelQuery", "ridge_weights"]
-
 
 @dataclass(frozen=True)
 class KernelQuery:

@@ -9,15 +9,8 @@ from scipy.stats import binom
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
-from skriemdp.privacy.events import (
-    Event,
-    FixedSizeSampledGaussianEvent,
-    SelfComposedEvent,
-    compose,
-)
+from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, SelfComposedEvent, compose
 from skriemdp.privacy.events_mixed import MixtureEvent
-
-__all__ = ["Participation"]
 
 # Binomial tail that is not followed term by term; its mass counts as "everything is revealed".
 _TAIL = 1e-15

@@ -10,8 +10,6 @@ from skriemdp.core.spent import COMPUTATIONAL
 from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
 
-__all__ = ["BY_AGGREGATOR", "BY_CLIENTS", "Shares", "noted"]
-
 # Public facts of a guarantee whose noise every client adds for itself.
 BY_CLIENTS = {"trust": "nobody"}
 # And where a trusted coordinator adds it.

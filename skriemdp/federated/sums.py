@@ -44,19 +44,8 @@ from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
     from skriemdp.federated.cohort import Cohort, Identity
-    from skriemdp.federated.transport import Transport
+    from skriemdp.federated.loop import Transport
     from skriemdp.ledger.accountant import PrivacyAccountant
-
-__all__ = [
-    "AggregatorLoop",
-    "SumsLoop",
-    "Uploads",
-    "learn_from_sums",
-    "planned_sums",
-    "share",
-    "sums_agent",
-    "sums_agreement",
-]
 
 
 def share(epsilon: float, delta: float, times: int) -> float:
@@ -522,11 +511,7 @@ class AggregatorLoop(SumsLoop):
             spent.event,
             self,
             random_state=None,
-            params={
-                "estimator": type(self.estimator).__name__,
-                "unit": plan.unit,
-                "fit": fit_id,
-            },
+            params={"estimator": type(self.estimator).__name__, "unit": plan.unit, "fit": fit_id},
             facts=spent.public,
             at=(spent.epsilon, spent.delta),
         )

@@ -9,8 +9,6 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.schedules import curvature_constant, several_steps_limit, svrg_settings
 
-__all__ = ["ball_constant", "published_table_bound", "theory_settings"]
-
 
 def ball_constant(ball: GeodesicBall) -> float:
     """zeta of (5.1): the curvature constant of a ball.

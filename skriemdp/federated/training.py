@@ -15,8 +15,6 @@ from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.event import Event
 
-__all__ = ["LocalSettings", "local_event", "local_solver", "train"]
-
 
 @dataclass(frozen=True)
 class LocalSettings:
@@ -26,9 +24,7 @@ class LocalSettings:
     ----------
     method : {"rsgd", "rsvrg"}
     n_steps : int
-        Steps per round ("rsgd"), or difference steps per epoch ("rsvrg").
-    n_epochs : int
-        Anchors per round ("rsvrg").
+        Steps per round ("rsgd"), or difference steps after the one anchor ("rsvrg").
     step_size : float or tuple of float
         One for all rounds, or one per round.
     batch_fraction : float
@@ -37,18 +33,14 @@ class LocalSettings:
     smoothness : float, optional
         Clips the differences of "rsvrg" to this times the distance from the anchor; without it, to
         `clip_norm`.
-    output : str
-        As in :class:`skriemdp.descent.trajectory.Moves`.
     """
 
     method: str
     n_steps: int
-    n_epochs: int
     step_size: float | tuple[float, ...]
     batch_fraction: float
     clip_norm: float
     smoothness: float | None = None
-    output: str = "last"
 
     def sampler(self, n: int, integers: int) -> Any:
         """Batches of a client with n records, each release one of so many integers at most."""
@@ -77,16 +69,15 @@ def local_solver(
     """
     sampler = settings.sampler(n, integers)
     if settings.method == "rsgd":
-        moves = Moves(settings.n_steps, settings.step(round), settings.output, domain=domain)
+        moves = Moves(settings.n_steps, settings.step(round), domain=domain)
         return RiemannianSGD(sampler, noise_multiplier, moves, settings.clip_norm)
-    steps = settings.n_epochs * (1 + settings.n_steps)
-    moves = Moves(steps, settings.step(round), settings.output, domain=domain)
+    moves = Moves(1 + settings.n_steps, settings.step(round), domain=domain)
     # Anchors get the noise of the differences: more spoils long runs (benchmarks/federated.py).
     return RiemannianSVRG(
         sampler,
         noise_multiplier,
         noise_multiplier,
-        settings.n_epochs,
+        1,
         settings.n_steps,
         moves,
         clip_norm=settings.clip_norm,

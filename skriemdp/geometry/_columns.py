@@ -19,10 +19,6 @@ from skriemdp.geometry._elementary import dot
 MOST_COLUMNS = 8
 
 
-# Products below which one call costs less than one for each coordinate.
-_FEW = 2048
-
-
 def are_rows(point: Array, other: Array) -> bool:
     """Whether one point and a table of others are doubles in NumPy."""
     arrays = isinstance(point, np.ndarray) and isinstance(other, np.ndarray)
@@ -62,7 +58,8 @@ class Columns:
         products = a * b
         if products.shape[0] == 1:
             return products
-        if isinstance(products, np.ndarray) and products.size <= _FEW:
+        # One call then costs less than one for each coordinate.
+        if isinstance(products, np.ndarray) and products.size <= 2048:
             return np.add.accumulate(products, axis=0)[-1:]  # the same sums in one call
         total = products[0, ...] + products[1, ...]
         for k in range(2, products.shape[0]):

@@ -24,9 +24,7 @@ from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero, sinc
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 
-# Iterations of the logarithm: all rows together first, then those that need more.
-FIRST_ITERATIONS = 24
-MOST_ITERATIONS = 150
+# Earlier steps of the logarithm that a step is mixed with.
 MEMORY = 4
 # Which entries of a skew-symmetric 4x4 matrix its dual has, row by row.
 _DUAL = [0, 11, 13, 6, 14, 0, 3, 8, 7, 12, 0, 1, 9, 2, 4, 0]
@@ -138,10 +136,11 @@ def log(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> t
     if targets.shape[0] == 0:
         return target[..., :p, :], target[..., p:, :]
     tolerance = 50 * float(xp.finfo(target.dtype).eps)
-    best, residual = _iterate(xp, targets, p, beta, longest, tolerance, FIRST_ITERATIONS)
+    # All rows together first, then those that need more iterations.
+    best, residual = _iterate(xp, targets, p, beta, longest, tolerance, 24)
     late = residual > tolerance
     if bool(xp.any(late)):
-        rest, _ = _iterate(xp, targets[late, ...], p, beta, longest, tolerance, MOST_ITERATIONS)
+        rest, _ = _iterate(xp, targets[late, ...], p, beta, longest, tolerance, 150)
         best[late, ...] = rest
     best = xp.reshape(best, (*batch, *target.shape[-2:]))
     return best[..., :p, :], best[..., p:, :]

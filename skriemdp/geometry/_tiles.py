@@ -18,8 +18,6 @@ CPU_BLOCK_BYTES = 2**18
 # Matrices of so many rows and columns are decomposed one by one, which takes longer than to fetch
 # them from the next cache: longer blocks, fewer calls.
 DECOMPOSED, DECOMPOSED_BLOCK_BYTES = 5, 2**20
-# Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
-ACCELERATOR_BLOCK_BYTES = 2**27
 
 _CAP = contextvars.ContextVar("cap on the bytes of a block", default=math.inf)
 
@@ -46,7 +44,8 @@ def block_length(records: Array) -> int:
     if type(records) is np.ndarray:
         return rows_per_block(records.shape[1:], records.itemsize)
     on_cpu = "cpu" in str(device(records)).lower()
-    budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
+    # Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
+    budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else 2**27
     bits = array_namespace(records).finfo(records.dtype).bits
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
 

@@ -17,12 +17,6 @@ from skriemdp.geometry.base import Geometry
 
 __all__ = ["GeodesicBall", "center_reach", "descent_reach", "within_center_reach"]
 
-# In curvature radii: where hyperbolic coordinates keep about eight digits.
-_FARTHEST = 17.0
-# In units of the largest negative curvature: up to here a tangent vector at the rim keeps its
-# digits on the way to orthonormal coordinates and back (seven of SPD matrices; at 17, two).
-_WIDEST = 10.0
-
 
 def center_reach(geometry: Geometry) -> float:
     """How far from the base point the centre of a ball may lie.
@@ -33,7 +27,8 @@ def center_reach(geometry: Geometry) -> float:
     low, high = geometry.curvature_bounds
     if low == high == 0.0:
         low = high = min(0.0, getattr(geometry, "curvature", 0.0))  # a hyperbolic line
-    return _FARTHEST / math.sqrt(-low) if low == high < 0.0 else math.inf
+    # In curvature radii: where hyperbolic coordinates keep about eight digits.
+    return 17.0 / math.sqrt(-low) if low == high < 0.0 else math.inf
 
 
 def within_center_reach(geometry: Geometry, point: Array) -> bool:
@@ -42,7 +37,8 @@ def within_center_reach(geometry: Geometry, point: Array) -> bool:
     if factors:
         parts = zip(factors, geometry.split(point), strict=True)  # type: ignore[attr-defined]
         return all(within_center_reach(factor, part) for factor, part in parts)
-    return float(geometry.dist(geometry.base_point, point)) <= center_reach(geometry)
+    reach = center_reach(geometry)
+    return reach == math.inf or float(geometry.dist(geometry.base_point, point)) <= reach
 
 
 def descent_reach(geometry: Geometry) -> float:
@@ -57,7 +53,9 @@ def descent_reach(geometry: Geometry) -> float:
     if geometry.curvature_bounds == (0.0, 0.0):
         low = min(0.0, getattr(geometry, "curvature", 0.0))  # a hyperbolic line
     bounded = geometry.injectivity_radius < math.inf  # a frame cannot go far
-    return math.inf if bounded or not -math.inf < low < 0.0 else _WIDEST / math.sqrt(-low)
+    # Up to ten curvature radii a tangent vector at the rim keeps its digits on the way to
+    # orthonormal coordinates and back (seven of SPD matrices; at 17, two).
+    return math.inf if bounded or not -math.inf < low < 0.0 else 10.0 / math.sqrt(-low)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from typing import TYPE_CHECKING, ClassVar
 
@@ -319,10 +320,14 @@ class Geometry(abc.ABC):
 
 def is_one_of(geometry: object, *names: str) -> bool:
     """Whether a geometry is one of the library's of these names; loads none of them to tell."""
-    return any(
-        kind.__name__ in names and kind.__module__.startswith("skriemdp.geometry.")
-        for kind in type(geometry).__mro__
-    )
+    return not _names(type(geometry)).isdisjoint(names)
+
+
+@functools.cache
+def _names(kind: type) -> frozenset[str]:
+    """Names of the library's geometries that a class is or derives from."""
+    ours = (each for each in kind.__mro__ if each.__module__.startswith("skriemdp.geometry."))
+    return frozenset(each.__name__ for each in ours)
 
 
 class CoordinateGeometry(Geometry):

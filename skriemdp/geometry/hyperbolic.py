@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 # square, in balls of at most this radius, where no coordinates exceed so many radii: elsewhere
 # differences of coordinates lose digits.
 _FAR_SPACE, _WIDE, _MANY = 64.0, 4.0, 32.0
-# Records are seen by products from this q on, over the sum of the squares of coordinates.
-_CLOSE = 0.04
-# Stands for the q of a record at the point itself.
-_TINY = 1e-300
 
 
 def check_negative_curvature(curvature: float) -> None:
@@ -265,7 +261,8 @@ class Hyperboloid(CoordinateGeometry):
                     g, e, before = inner_x - square, norms - 2.0 * inner_x + square, 1.0
                 change = 2.0 * g + e
                 rise = change / (np.sqrt(time * time + change) + time)
-                q = np.maximum(e - rise * rise, _TINY)  # 4 sinh(distance / 2)^2
+                # 1e-300 stands for the q of a record at the point itself.
+                q = np.maximum(e - rise * rise, 1e-300)  # 4 sinh(distance / 2)^2
                 weight = 2.0 * np.arcsinh(0.5 * np.sqrt(q)) / np.sqrt(q * (1.0 + 0.25 * q))
                 a = (0.5 * q + g / (1.0 + time)) / time + before
                 size = weight * (np.sqrt(norms) + np.abs(a) * length_x)
@@ -301,7 +298,9 @@ class Hyperboloid(CoordinateGeometry):
             rise = (norms - square) / (np.sqrt(1.0 + norms) + math.sqrt(1.0 + square))
             q = norms - 2.0 * inner + square - rise * rise
             sizes = norms + (1.0 + square)
-            return q, inner, ~((q > _CLOSE * sizes) & (sizes < _FAR_SPACE))
+            # Records are seen by products where q is a larger part of the sum of the squares of
+            # coordinates.
+            return q, inner, ~((q > 0.04 * sizes) & (sizes < _FAR_SPACE))
 
     def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Coordinates of many records of many numbers, each computed by itself: two passes."""

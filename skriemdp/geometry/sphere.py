@@ -19,23 +19,16 @@ from skriemdp.geometry.base import CoordinateGeometry
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
-# Cosines above this are those of records that are seen by differences.
-_NEAR_POINT = 0.995
 # Sums that are bounded by few products need a bound of that size, in radii of the sphere, and no
 # record and no centre at more than so many times that bound.
 _LEAST, _FURTHEST = 1e-6, 8.0
-# Of bounds from this size on, records keep enough digits without a difference to the centre.
-_COARSE = 0.05
-# Up to so many numbers of a vector, Python's arithmetic costs less than calls of NumPy.
-_FEW = 32
-# Stands for the squared sine of a record at the point itself.
-_TINY = 1e-300
 
 
 def _are_single(point: Array, other: Array) -> bool:
     """Whether both are vectors of a few doubles in NumPy."""
     arrays = type(point) is np.ndarray and type(other) is np.ndarray
-    if not arrays or not point.ndim == other.ndim == 1 or point.size > _FEW:
+    # For short vectors, Python's arithmetic costs less than calls of NumPy.
+    if not arrays or not point.ndim == other.ndim == 1 or point.size > 32:
         return False
     return point.dtype == other.dtype == np.float64
 
@@ -197,7 +190,8 @@ class Sphere(CoordinateGeometry):
             t = np.einsum("ij,j->i", others, x)
             square = row_squares(others) if squares is None else squares
             cosine = t / np.sqrt(square)
-            close = ~((cosine > _NEAR_ANTIPODE) & (cosine < _NEAR_POINT))
+            # Records closer than this are seen by differences.
+            close = ~((cosine > _NEAR_ANTIPODE) & (cosine < 0.995))
             return t, np.sqrt(np.maximum(square - t * t, 0.0)), close
 
     def _seen_by_differences(self, point: Array, other: Array) -> Array:
@@ -255,14 +249,16 @@ class Sphere(CoordinateGeometry):
         furthest, most = _FURTHEST * radius, radius * radius
         if radius < _LEAST * self.radius or not square <= furthest * furthest:
             return None
-        begin = self.radius if radius < _COARSE * self.radius else 0.0
+        # Larger bounds keep enough digits without a difference to the centre.
+        begin = self.radius if radius < 0.05 * self.radius else 0.0
         total, along, shares, done = np.zeros_like(x), 0.0, 0.0, 0
         with np.errstate(all="ignore"):
             for block in tiles(others, 1 if begin else 4):
                 D, piece = block - begin * x if begin else block, slice(done, done + len(block))
                 lengths = row_squares(D) if begin or squares is None else squares[piece]
                 t, inner = np.ascontiguousarray((D @ both).T)
-                sine = np.sqrt(np.maximum(lengths - t * t, _TINY))
+                # 1e-300 stands for the squared sine of a record at the point itself.
+                sine = np.sqrt(np.maximum(lengths - t * t, 1e-300))
                 cosine = t + begin if begin else t
                 angle = np.arctan2(sine, cosine)
                 angle *= self.radius

@@ -9,26 +9,9 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
-__all__ = [
-    "coordinate_jacobian",
-    "factor",
-    "hessian_draws",
-    "kept_share",
-    "mean_hessian",
-    "parts",
-    "repair",
-    "sampled",
-    "second_derivatives",
-    "symmetric_noise",
-    "transport_matrix",
-]
-
 # Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
 _HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 _CHUNK = 64
-# Least second derivative of half a squared distance in the widest ball for which regions exist:
-# estimates below are noise.
-_LEAST_HESSIAN = 0.36
 
 
 def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
@@ -152,7 +135,9 @@ def mean_hessian(
     values, axes = np.linalg.eigh(hessian)
     bend = max(-geometry.curvature_bounds[0], 0.0) * radius**2
     largest = float(_second_derivative(np.array(-bend))) if bend < math.inf else math.inf
-    return (axes * np.clip(values, _LEAST_HESSIAN, largest)) @ axes.T
+    # Least second derivative of half a squared distance in the widest ball for which regions exist:
+    # estimates below are noise.
+    return (axes * np.clip(values, 0.36, largest)) @ axes.T
 
 
 def second_derivatives(geometry: Geometry, point: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
     factor,
+    hessian_draws,
     repair,
     sampled,
     second_derivatives,
@@ -20,20 +21,9 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-__all__ = ["MedianInference"]
-
-# Floor of the eigenvalues of the second derivative of the mean distance, over the mean inverse
-# distance.
-_LEAST = 0.1
-# Share of round noise in the law of the directions over which curvature is averaged: keeps a noisy
-# second moment from being singular.
-_ROUNDER = 1e-3
 # Relative errors of second derivatives are cut at this in simulations: beyond, their inverse would
 # explode.
 _WRONG = 0.9
-# Directions over which curvature is averaged, up to these dimensions: time against the noise of the
-# average.
-_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +112,8 @@ class MedianInference(Inference):
         hidden = 2.0 * (dim + 1) * self.bends_noise**2 / np.maximum(values**2, 1e-300)
         flat = even + (axes * np.maximum(1.0 - hidden, 0.0) * values) @ axes.T
         values, axes = np.linalg.eigh(flat + weight * self._curvature)
-        return (axes * np.maximum(values, _LEAST * weight)) @ axes.T / self.smooth
+        # Eigenvalues have a floor, over the mean inverse distance.
+        return (axes * np.maximum(values, 0.1 * weight)) @ axes.T / self.smooth
 
     @functools.cached_property
     def _curvature(self) -> np.ndarray:
@@ -131,9 +122,10 @@ class MedianInference(Inference):
         unit = np.eye(dim)
         if not np.any(self.geometry.curvature_form(self.center, unit)):
             return 0.0 * unit
-        draws = next(number for most, number in _DRAWS if dim <= most)
-        vectors = public_generator(0, "median hessian", dim).standard_normal((draws, dim))
-        vectors = vectors @ factor(self.spread + _ROUNDER / dim * unit).T
+        rng = public_generator(0, "median hessian", dim)
+        vectors = rng.standard_normal((hessian_draws(dim), dim))
+        # Round noise keeps a noisy second moment from being singular.
+        vectors = vectors @ factor(self.spread + 1e-3 / dim * unit).T
         vectors *= self.distance / np.linalg.norm(vectors, axis=1, keepdims=True)
         return second_derivatives(self.geometry, self.center, vectors) - unit
 

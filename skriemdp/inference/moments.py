@@ -23,10 +23,6 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-__all__ = ["MeanInference"]
-
-# Of the search for the mean of a few points.
-_MOST_STEPS = 60
 # Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
@@ -244,7 +240,7 @@ def _weighted_mean(
     """Fréchet mean of a few weighted points; the start is in coordinates at `center`."""
     mean = np.asarray(geometry.exp_coordinates(center, start))
     rate, previous = 1.0, math.inf
-    for _ in range(_MOST_STEPS):
+    for _ in range(60):
         move = weights @ np.asarray(geometry.log_coordinates(mean, points))
         size = float(np.linalg.norm(move))
         if not size > 1e-13 * float(np.linalg.norm(start)):  # or not a number

@@ -19,8 +19,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.inference.covariances import coordinate_jacobian
 
-__all__ = ["ConfidenceRegion", "Inference", "region_threshold"]
-
 # Simulated covariances for a threshold, and values of the statistic for each: 10,000 values tell
 # its 95 % quantile; time against noise.
 _DRAWS, _VALUES = 50, 200

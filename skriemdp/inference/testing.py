@@ -14,8 +14,6 @@ from skriemdp._random import public_generator
 from skriemdp.inference.covariances import factor, transport_matrix
 from skriemdp.inference.moments import MeanInference
 
-__all__ = ["MeanTestResult", "mean_test"]
-
 # Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values;
 # time against noise.
 _DRAWS, _VALUES = 60, 100

@@ -20,10 +20,9 @@ from skriemdp._validation import (
     check_option,
     check_positive,
 )
-from skriemdp.ledger import active, connections
+from skriemdp.ledger import connections, current
 from skriemdp.ledger.chain import CHARGED, Head, Standing
 from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import KINDS, Filter, Remaining, divide, make_filter
 from skriemdp.ledger.statements import (
     Ask,
@@ -32,6 +31,7 @@ from skriemdp.ledger.statements import (
     LedgerTotal,
     Spend,
     charge_lists,
+    note,
     refusal,
     spend_of,
     summary_lines,
@@ -627,11 +627,11 @@ class PrivacyAccountant:
     # -- the active accountant --
 
     def __enter__(self) -> Self:
-        active.enter(self, sys._getframe(1))
+        current.enter(self, sys._getframe(1))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        active.leave(self, sys._getframe(1))
+        current.leave(self, sys._getframe(1))
 
 
 def _revived(

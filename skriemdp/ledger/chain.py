@@ -107,7 +107,7 @@ class Entry(NamedTuple):
 
     @property
     def noted(self) -> dict:
-        """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
+        """What :func:`skriemdp.ledger.statements.note` wrote; nothing for another kind of text."""
         return noted(self.note)
 
     @property
@@ -185,7 +185,7 @@ def amounts(text: str) -> tuple:
 
 
 def noted(note: str) -> dict:
-    """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
+    """What :func:`skriemdp.ledger.statements.note` wrote; nothing for another kind of text."""
     found = json.loads(note)
     found = found if isinstance(found, dict) else {}
     return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
@@ -243,6 +243,8 @@ class Book:
         self.db, self.path = db, path
         # Entries that this transaction has read; none is ever changed.
         self._read: dict[int, Entry] = {}
+        self._last: Entry | None = None
+        self._intact: set[tuple] = set()
         # The key, when the file was made, and the path of the witness: they enter every digest.
         self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
 
@@ -284,13 +286,14 @@ class Book:
     @property
     def newest(self) -> int:
         """Number of the last entry, 0 if there is none."""
-        return self._one("SELECT MAX(id) FROM entries")[0] or 0
+        return 0 if self.head is None else self.head.entry
 
     @property
     def head(self) -> Head | None:
         """The last entry, as it is noted."""
-        row = self._one("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1")
-        return row and Head(*row)
+        if self._last is None and (row := self._one(f"{_ENTRY}1 ORDER BY e.id DESC LIMIT 1")):
+            self._last = self._read[row[0]] = Entry._make(row)
+        return None if self._last is None else Head(self._last.id, self._last.digest)
 
     def before(self, number: int) -> str:
         """The digest of the entry before `number`."""
@@ -412,6 +415,7 @@ class Book:
             self.db.execute(
                 "INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (row.dataset, where, number)
             )
+        self._last = self._read[number] = row
         return row
 
     # -- checking --
@@ -425,8 +429,11 @@ class Book:
         """An entry belongs to a data set and is intact."""
         if row.dataset != place.id:
             raise Broken(f"entry {row.id} does not belong to data set {place.name!r}")
+        if (place.made, row) in self._intact:
+            return
         if row.digest != digest(self.before(row.id), self.header, place.made, row):
             raise Broken(f"entry {row.id} or the rule of data set {place.name!r} was changed")
+        self._intact.add((place.made, row))
 
     def check_partitions(self, place: Dataset) -> None:
         """No partition is missing: their charges and the common ones are all charges."""
@@ -461,7 +468,7 @@ class Book:
 
     def check_held(self, seen: Head | None) -> None:
         """The file still holds an entry that it held once."""
-        if seen is None or self.holds(seen):
+        if seen is None or seen == self.head or self.holds(seen):
             return
         found = f"has another entry {seen.entry} than before"
         if self.newest < seen.entry:

@@ -1,9 +1,10 @@
-"""Connections to ledger files: one for each transaction, checked, and what goes wrong explained.
+"""Connections to ledger files: one at a time, checked, and what goes wrong explained.
 
 SQLite keeps the POSIX locks of a file per process: a connection (or even its bookkeeping) that
-crosses fork() believes in locks that the child does not hold.  So a connection lives for one
-transaction, under one lock of the process that is held across a fork.  For the same reason nothing
-here opens the ledger with open(): closing that descriptor would drop the locks.
+crosses fork() believes in locks that the child does not hold.  So there is one lock of the process,
+held during each transaction and across a fork, and the last connection is kept for the next
+transaction only while nobody else touches its file, and closed before a fork.  For the same reason
+nothing here opens the ledger with open(): closing that descriptor would drop the locks.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _marks: dict[str, Head] = {}
 _places: dict[str, str] = {}
 # Paths with device and number of the file.
 _looked_through: set[tuple] = set()
+# The last connection, its file's path, and the file as the last transaction left it.
+_kept: tuple[sqlite3.Connection, str, tuple] | None = None
 
 
 def locked() -> threading.RLock:
@@ -59,20 +62,37 @@ def remember(key: str, head: Head | None) -> None:
 @contextlib.contextmanager
 def reading(path: str, key: str, begin: str = "BEGIN") -> Iterator[Book]:
     """Several reads of one state of the ledger, checked to be no older than what was seen."""
-    with locked(), explained(path):
-        place = path, *_file(path)
-        if place not in _looked_through:
+    global _kept
+    with locked(), explained(path), contextlib.ExitStack() as undone:
+        state = _file(path)
+        new = (place := (path, *state[:2])) not in _looked_through
+        if new:
             files.refuse_network(path)
-        # What was not committed when the connection is closed is undone.
-        with contextlib.closing(_connect(path)) as db:
-            if place not in _looked_through:
-                _share_journal(path)
-                _look_through(db, path)
-                _looked_through.add(place)
-            db.execute(begin)
-            book = Book(db, path)
-            _recognised(book, key)
-            yield book
+        if _kept is None or _kept[1:] != (path, state):
+            close()
+        db, _kept = _connect(path) if _kept is None else _kept[0], None
+        undone.callback(db.close)  # which undoes what was not committed
+        if new:
+            _share_journal(path)
+            _look_through(db, path)
+            _looked_through.add(place)
+        db.execute(begin)
+        book = Book(db, path)
+        _recognised(book, key)
+        yield book
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        close()
+        _kept = db, path, _file(path)
+        undone.pop_all()
+
+
+def close() -> None:
+    """Close the connection that is kept."""
+    global _kept
+    if _kept is not None:
+        _kept[0].close()
+        _kept = None
 
 
 @contextlib.contextmanager
@@ -137,7 +157,7 @@ def _recognised(book: Book, wanted: str) -> None:
 
 
 def _file(path: str) -> tuple:
-    """Device and number of the file, which must be there, under one name, without a `-wal`."""
+    """Which file it is, its size and times; it must be there, under one name, without a `-wal`."""
     try:
         status = files.look(path)
     except FileNotFoundError:
@@ -160,7 +180,7 @@ def _file(path: str) -> tuple:
             f"{path + '-wal'!r} lies beside the ledger: another program changed how the file is "
             "written. Close it there. Nothing was released."
         )
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -231,12 +251,17 @@ def _look_through(db: sqlite3.Connection, path: str) -> None:
 def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
     """An existing SQLite file, for reading and writing ("ro": reading), with nothing checked."""
     return sqlite3.connect(
-        f"{Path(path).as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        f"{Path(path).as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,  # used under the lock of this process
     )
 
 
 def initialise(path: str, *header: str) -> None:
-    """Write the tables of a new ledger into an empty file."""
+    """Make a file (mode 0600) with the tables of a new ledger."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with locked(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(
             f"PRAGMA synchronous = {_synchronous(path)}; PRAGMA fullfsync = ON; BEGIN IMMEDIATE; "
@@ -244,6 +269,8 @@ def initialise(path: str, *header: str) -> None:
         )
         db.execute("INSERT INTO ledger VALUES (?, ?, ?)", header)
         db.execute("COMMIT")
+    if is_own(path):  # nobody else has written to it yet
+        _looked_through.add((path, *_file(path)[:2]))
 
 
 _CORRUPT = (
@@ -331,6 +358,7 @@ def is_own(path: str) -> bool:
 
 
 def _remove() -> None:
+    close()
     if _folder is not None and _folder[0] == os.getpid():
         shutil.rmtree(_folder[1], ignore_errors=True)
 
@@ -339,6 +367,11 @@ def _terminated(number: int, frame: Any) -> None:
     _remove()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+    close()
 
 
 def _after_fork_in_child() -> None:
@@ -352,7 +385,7 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _lock.acquire(),
+        before=_before_fork,
         after_in_parent=lambda: _lock.release(),
         after_in_child=_after_fork_in_child,
     )

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Filter", "Remaining", "make_filter"]
 
 DIGITS = 24
-_LEFT_OUT = 1e-24
 _EXACT = decimal.Context(prec=2000)
 # A sum may pass a computed limit by this relative amount, a hundred roundings: k fits, each
 # calibrated to a k-th of the budget, may use all of it.  mu* and the Renyi budget are rounded down
@@ -243,7 +242,6 @@ class Filter:
         pair (epsilon, delta) that the event was calibrated to, if there is one.  ValueError where
         this filter cannot account for the event.
         """
-        refuse_strange_sizes(event)
         return _costs(self, event, at if self.kind == "sum" else None)
 
     def cost(self, event: Event, at: tuple[float, float] | None = None) -> Amounts:
@@ -490,11 +488,12 @@ def _fills(rule: Filter, event: Event) -> bool:
 
 @lru_cache(maxsize=4096)
 def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
+    refuse_strange_sizes(event)
     extra = event.extra_delta
     _check_size("extra_delta", extra)
     if event.renyi_tv:
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
-        extra += _LEFT_OUT
+        extra += 1e-24
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
     bound = None if bound is None or not math.isfinite(bound) else bound
     if bound is None and rule.kind in ("gdp", "gdp-part"):

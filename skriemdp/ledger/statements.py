@@ -1,19 +1,26 @@
-"""What an accountant says: its charges and totals, what remains, refusals, and a summary."""
+"""What a charge notes, and what an accountant says of its charges, totals, ceiling and refusals."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
+import numbers
 import operator
+import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+import skriemdp
+from skriemdp._config import get_config
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
-from skriemdp.ledger.chain import Entry, Standing, add
+from skriemdp.ledger.chain import Entry, Standing, add, canonical
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import Filter, Remaining, plain_number, round_up
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -30,7 +37,15 @@ if TYPE_CHECKING:
     from skriemdp.ledger.storage import Ledger
 
 
-__all__ = ["BudgetExceededError", "Charge", "History", "LedgerTotal", "Spend"]
+__all__ = [
+    "BudgetExceededError",
+    "Charge",
+    "History",
+    "LedgerTotal",
+    "Spend",
+    "note",
+    "plain_facts",
+]
 
 
 class BudgetExceededError(BudgetError):
@@ -429,7 +444,6 @@ def _gaussian_fits(rule: Any, standing: Any, epsilon: float, delta: float, times
 
 # -- summaries -------------------------------------------------------------------------------------
 
-_CHARGES_SHOWN = 20  # of a summary; the history has them all
 _VALID = (
     "for released models only, not for raw scores or a choice based on them; if each fit's data "
     "were chosen independently of the records (KFold yes, StratifiedKFold no) and its noise came "
@@ -472,7 +486,8 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
     else:
         with account._ledger.reading() as book:
             place = book.place(account._dataset)
-            last = list(book.rows(1, _CHARGES_SHOWN, place, account._partition, newest=True))
+            # The history has them all.
+            last = list(book.rows(1, 20, place, account._partition, newest=True))
         left = rule.remaining(account._standing())
         lines.append(("Remaining", f"{left}"))
         lines += [("Used", percent(left.used))] if limited else []
@@ -488,3 +503,88 @@ def _part_line(account: PrivacyAccountant) -> str:
     used = 0.0 if parts else rule.remaining(account._standing()).used
     state = f"divided into {parts}" if parts else f"{percent(used)} used"
     return f"{account._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
+
+
+# -- what a charge notes --------------------------------------------------------------------------
+
+# Larger facts are noted by their digest: so many numbers, or so many characters of JSON.
+MOST_NUMBERS, MOST_CHARACTERS = 100, 2000
+
+
+def note(params: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The note of a charge, as canonical JSON.
+
+    Parameters
+    ----------
+    params : dict
+        Of the caller, in plain data.
+    facts : dict
+        What had to be public, by name; see :func:`plain_facts`.
+
+    Returns
+    -------
+    str
+        With the version of the library; with the names of machine and user under
+        ``config_context(sign_charges=True)``.
+    """
+    found = {"params": dict(params), "facts": plain_facts(facts), "version": skriemdp.__version__}
+    if get_config()["sign_charges"]:
+        found |= {"host": platform.node(), "user": _user()}
+    return canonical(found)
+
+
+def plain_facts(facts: Mapping[Any, Any]) -> dict[str, Any]:
+    """Facts as JSON holds them; the same for arrays and for the lists that they become.
+
+    More than 100 numbers, or 2000 characters of JSON, become their digest: SHA-256 of the numbers
+    as little-endian float64 in C order, or of the canonical JSON.
+    """
+    return {str(name): _short(_plain(value)) for name, value in facts.items()}
+
+
+def _short(plain: Any) -> Any:
+    """A fact, or the digest of a long one."""
+    text = canonical(plain)
+    if len(text) > MOST_CHARACTERS:
+        digest = hashlib.sha256(text.encode("ascii"))
+        return {"sha256": digest.hexdigest(), "characters": len(text)}
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if value is None or type(value) in (bool, int) or isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple, np.ndarray)):
+        table = _table(value)
+        if table is not None and table.size > MOST_NUMBERS:
+            digest = hashlib.sha256(np.ascontiguousarray(table, dtype="<f8").tobytes())
+            return {"sha256": digest.hexdigest(), "shape": list(table.shape)}
+        return [_plain(item) for item in (value.tolist() if table is value else value)]
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return plain_facts(value) if isinstance(value, Mapping) else str(value)
+
+
+def _table(value: Any) -> np.ndarray | None:
+    """Numbers as one array; None where they are something else."""
+    first = value
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if isinstance(first, str):
+        return None
+    try:
+        table = np.asarray(value)
+    except ValueError:  # of different lengths
+        return None
+    return table if table.ndim and table.dtype.kind in "iuf" else None
+
+
+def _user() -> str:
+    try:
+        import getpass
+
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may know no name
+        return "unknown"

@@ -18,7 +18,7 @@ from skriemdp.ledger import chain, connections, files, witness
 from skriemdp.ledger.chain import Amounts, Book, Dataset, Entry, Head
 from skriemdp.ledger.connections import explained
 from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.statements import plain_facts
 from skriemdp.ledger.units import PRESENT, RELEASED
 
 __all__ = ["File", "Ledger", "matches", "read"]
@@ -60,7 +60,6 @@ class Ledger:
             if seen_by:
                 witness.create(seen_by, key)
             try:
-                os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
                 connections.initialise(draft, key, chain.now(), seen_by)
                 # A hard link appears in one step and fails if another process was first.
                 os.link(draft, path)
@@ -73,15 +72,18 @@ class Ledger:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
-            if not connections.is_own(path):
-                files.sync_folder(folder)
+            files.sync_folder(folder)
         return cls(path, key)
 
     @classmethod
     def temporary(cls) -> Ledger:
         """Make a ledger in this process's private folder (mode 0700), removed when it exits."""
-        name = f"{secrets.token_hex(8)}.ledger"
-        return cls.create(os.path.join(connections.private_folder(), name))
+        key = secrets.token_hex(16)
+        path = os.path.join(_real(connections.private_folder()), f"{key}.ledger")
+        files.refuse_network(path)
+        with explained(path):
+            connections.initialise(path, key, chain.now(), "")
+        return cls(path, key)
 
     def reading(self) -> contextlib.AbstractContextManager[Book]:
         """One state of the file, as of one moment."""

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NoisyAdaGrad"]
 
-# Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
-# for all data (docs/benchmarks.md, "Linear models"); more where the steps can grow.
-_WARMUP = 0.25
-_GROWING_WARMUP = 0.5
-# Size of a growing step over the root mean square of the coordinates of the way so far
-# (benchmarks/adagrad.py).
-_GROWTH = 3.0
 # Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0
@@ -188,7 +181,9 @@ class NoisyAdaGrad:
             Whether the last weight, and the last direction of a basis, is the intercept's.
         """
         growing = self.first_step_size is not None
-        warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
+        # One number for all data (docs/benchmarks.md, "Linear models"); more where the steps can
+        # grow.
+        warmup = (0.5 if growing else 0.25) * self.n_steps
         rng = streams("gradients")
         state = self._state(problem, warmup, streams)
         basis: Any
@@ -336,7 +331,8 @@ class _Growth:
         size = noise.size
         self._walk += float(np.sum(noise**2))
         square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk
-        step_size = _GROWTH * math.sqrt(max(square, 0.0) / size)
+        # Over the root mean square of the coordinates of the way so far (benchmarks/adagrad.py).
+        step_size = 3.0 * math.sqrt(max(square, 0.0) / size)
         self.share = max(self.share, min(1.0, step_size / self._longest))
 
 

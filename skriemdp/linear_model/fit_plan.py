@@ -47,12 +47,7 @@ PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "non
 _FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
 # Name of the releases after the search.
 GRADIENTS = "gradients"
-# Where "huber" turns linear, over half the width of `target_range`.
-_HUBER_THRESHOLD = 0.5
-# Quantile of the norms of public rows that becomes the bound of all rows: a convention.
-_PUBLIC_LEVEL = 0.95
-# Columns of a sparse table up to which each may get a scale of its own.
-_FILLED = 512
+# Steps unless signal or preconditioner ask for more.
 _STEPS = 80
 # From this n mu over the root of the parameters on, noise costs less than what few short steps
 # leave, and than the bias of gradients that are cut short (docs/benchmarks.md): there
@@ -60,14 +55,6 @@ _STEPS = 80
 # "log_loss" may have this share of the loss's own bound.
 _LITTLE_NOISE = 800.0
 _LONG_STEP, _LONG_RUNS = 7.0, ((2000.0, 240), (_LITTLE_NOISE, 160))
-_WIDE_CLIP = 0.75
-# The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
-# short, because rows that are fitted well pull in opposite directions (docs/benchmarks.md).
-_CLIP_SHARE = 0.125
-# Steps of "noised" where the noise does not shorten them, and the size of its first step
-# (benchmarks/adagrad.py).
-_MANY_STEPS = 120
-_FIRST_STEP = 1.8
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
 _LARGEST_RIDGE = 1e100
 
@@ -109,14 +96,16 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     _check_parameters(model, n)
     _check_manifold(model.manifold, p)
     n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
-    loss = GeneralizedLinearLoss(model.loss, n_outputs, _HUBER_THRESHOLD)
+    # "huber" turns linear at half of half the width of `target_range`.
+    loss = GeneralizedLinearLoss(model.loss, n_outputs, 0.5)
     work = _work(model, n, p, n_outputs)
     mu, intercept = gaussian_mu(model.epsilon, model.delta), bool(model.fit_intercept)
     public_X = _public_rows(model, p, facts["sparse"])
     center, norm = _bounds(model, p, facts["sparse"], public_X)
     # Public directions are those of rows as they are; sparse rows are filled a few at a time.
     apart = classes is not None and model.subspace is None
-    apart = apart and not (facts["sparse"] and p > _FILLED)
+    # Scales of so many columns fill a sparse table.
+    apart = apart and not (facts["sparse"] and p > 512)
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
     if center is None or center.any() or bounds.columns is not None and not facts["sparse"]:
         work = work.plus(8.0 * n * p, "the centred copy of X")
@@ -252,9 +241,11 @@ def default_clip(
     which goes on for longer there (docs/theory/adagrad.md, section 4).
     """
     if grouped:
-        return _CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
+        # Averages are short, because rows that are fitted well pull in opposite directions
+        # (docs/benchmarks.md).
+        return 0.125 * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
     if loss.name == "log_loss" and preconditioner == "diagonal" and little_noise:
-        return _WIDE_CLIP * loss.residual_bound
+        return 0.75 * loss.residual_bound
     return loss.clip_norm
 
 
@@ -308,8 +299,9 @@ def default_steps(
     # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
     unit = min(1.0, 0.25 / loss.curvature)
     if preconditioner == "noised":
-        n_steps = _STEPS if signal < 60.0 else _MANY_STEPS
-        return n_steps, step_size * unit, min(step_size, _FIRST_STEP) * unit
+        # Most steps, and the largest first one: benchmarks/adagrad.py.
+        n_steps = _STEPS if signal < 60.0 else 120
+        return n_steps, step_size * unit, min(step_size, 1.8) * unit
     n_steps = _STEPS
     if preconditioner == "diagonal" and little_noise:
         n_steps = next(steps for least, steps in _LONG_RUNS if signal >= least)
@@ -501,7 +493,8 @@ def _bounds(
         rows.multiply(rows).sum(axis=1) if issparse(rows) else np.einsum("ij,ij->i", rows, rows)
     )
     lengths = np.sqrt(np.asarray(squares, dtype=float).ravel())
-    return center, float(np.clip(np.quantile(lengths, _PUBLIC_LEVEL), 1e-60, 1e60))
+    # By convention, this quantile of the norms of public rows bounds all rows.
+    return center, float(np.clip(np.quantile(lengths, 0.95), 1e-60, 1e60))
 
 
 def _public_rows(model: Any, p: int, sparse: bool) -> Any:

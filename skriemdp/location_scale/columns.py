@@ -28,12 +28,8 @@ __all__ = ["COLUMNS", "ColumnSearch", "Columns"]
 _SHARE, _ROUNDS = 0.07, 9
 _INSIDE_SHARE, _INSIDE_ROUNDS, _INSIDE_CELLS = 0.03, 10, 128
 _FIFTHS = (0.2, 0.8)
-# n mu over the root of the number of columns from which on both quantiles of every column stand out
-# of the noise (benchmarks/raw_tables.py --columns).
-_SEEN = 64.0
 # Distances from the centre, over the norm of the rows, that a quantile may have.
 _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
-_GRID = np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
 # Columns have scales of their own if the effective number of scales is below _ALIKE times the
 # number of columns but the widest; of at most _FEW columns, if it is at most _ONE
 # (benchmarks/raw_tables.py --columns).
@@ -109,7 +105,9 @@ class ColumnSearch:
     @staticmethod
     def is_seen(n: int, d: int, mu: float) -> bool:
         """Whether so many records show the scales of so many columns; from public numbers."""
-        return d > 1 and n * mu >= _SEEN * math.sqrt(d)
+        # Both quantiles of every column then stand out of the noise (benchmarks/raw_tables.py
+        # --columns).
+        return d > 1 and n * mu >= 64.0 * math.sqrt(d)
 
     @property
     def share(self) -> float:
@@ -147,7 +145,8 @@ class ColumnSearch:
             return ask
 
         every = np.arange(self.d)
-        grid = np.tile(norm * _GRID, (2 * self.d, 1))
+        places = norm * np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
+        grid = np.tile(places, (2 * self.d, 1))
         ask = asking(grid, every, _SHARE / _ROUNDS, "columns")
         found, least, most = _places(ask, grid.shape, _ROUNDS)
         low, high = _cells(grid, found)

@@ -22,8 +22,6 @@ from skriemdp.mechanisms.units import Units
 
 __all__ = ["GroupedRows"]
 
-_TILE_BYTES = 1 << 21
-
 
 class GroupedRows:
     """People with rows in R^d, in the place of :class:`skriemdp.location_scale.rows.Rows`.
@@ -96,7 +94,7 @@ class GroupedRows:
 
     @property
     def _most(self) -> int:
-        return max(1, _TILE_BYTES // (8 * self.d))
+        return max(1, (2**21) // (8 * self.d))
 
     def _gathered(self, rows: np.ndarray) -> np.ndarray:
         found = self._table[rows]

@@ -47,9 +47,6 @@ _LEAST, _MOST = 1e-5, 1e3
 _WIDEST = 1e12
 # Prior medians of the first radius in negative and positive curvature, in curvature radii.
 _NEGATIVE, _POSITIVE = 1.5, 0.6
-# Least length of a surrounding mean over what its noise alone would show; below, a fit warns that
-# no direction was seen.
-_DIRECTION = 1.5
 # Coordinates at the last centre are kept up to this size: distances and logarithms share them.
 _KEPT_BYTES = 2**26
 # Further steps towards data far off in negative curvature: how many at most; the angle by which
@@ -61,8 +58,6 @@ _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on a rough mean in negative curvature has the smaller share _CHEAPER of mu**2.
 _MANY, _CHEAPER = 200.0, 0.04
-# Rate at which geodesics of matrices usually part, over the extreme one.
-_MOST_PART = 0.5
 # Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
 
@@ -72,7 +67,8 @@ def radii(geometry: Any) -> Radii:
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     if is_one_of(geometry, "SPDGeometry", "Correlation"):
-        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
+        # Geodesics of matrices usually part at half of the extreme rate.
+        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=0.5 * bend)
     if is_one_of(geometry, *_SYMMETRIC):
         unit, whole = _unit_and_diameter(geometry)
         ball = _BELOW * geometry.radius_limit if is_one_of(geometry, "Grassmann") else math.inf
@@ -97,6 +93,7 @@ def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
     return unit, math.pi * unit
 
 
+@functools.lru_cache(maxsize=64)
 def _grid(low: float, high: float) -> tuple[float, ...]:
     """Geometric grid that ends at `high`."""
     count = math.ceil(math.log(high / low) / math.log(_RATIO))
@@ -184,7 +181,8 @@ def _alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray
 
 def warn_direction(found: Found) -> None:
     """Warn, from released numbers, when the data favour no place of a compact manifold."""
-    if found.direction is not None and found.direction < _DIRECTION:
+    # Noise alone would show a mean of length 1; below, no direction was seen.
+    if found.direction is not None and found.direction < 1.5:
         warn_user(
             "no direction stands out of the noise, so the mean need not be unique and the result "
             "may lie anywhere; use more records or a larger epsilon, or pass a public center and "

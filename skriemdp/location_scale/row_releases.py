@@ -44,19 +44,13 @@ __all__ = [
 
 # Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
-# Share of mu**2 for the number of clipped rows: a convention.
+# Share of mu**2 for the number of clipped rows: a convention; its noise shows a few per cent.
 COUNT_SHARE = 0.01
 # n mu from which on a search costs little, and more than two means are taken; below, radii and
 # means get larger shares.
 _PLENTY = 100.0
 # Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
 _GRID_SHARE = 0.01
-# Usual length of a scaled row over the root of its columns: quantiles of a normal law are .84 of
-# its standard deviation from its mean.
-_SCALED = 1.2
-# Thresholds that a garrote (which sets small coordinates of a noisy mean to zero) chooses from, in
-# standard deviations of the noise.
-_THRESHOLDS = (1.0, 1.5, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +123,8 @@ def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     keep = max(0.0, 1.0 - (d - 2) / max(total, 1e-300)) if d > 2 else 1.0
     risk = d - (d - 2) ** 2 / max(total, 1e-300) if keep > 0.0 and d > 2 else total - d
     best = (risk if d > 2 else float(d), keep * mean)
-    for threshold in _THRESHOLDS:
+    # A garrote sets small coordinates of a noisy mean to zero.
+    for threshold in (1.0, 1.5, 2.0, 2.5, 3.0):
         small, over = squares <= threshold**2, np.maximum(squares, threshold**2)
         part = threshold**2 / over
         costs = np.where(small, squares - 1.0, 1.0 + part * (threshold**2 + 2.0))
@@ -236,7 +231,8 @@ class RowBounds:
         within = dataclasses.replace(self.columns, center=found.center, norm=found.radius)
         columns = within.release(records, budget, streams)
         place = RowPlace(columns.center, found.radius, found.level, columns)
-        usual = _SCALED * math.sqrt(self.d) if columns.unlike else found.radius
+        # Quantiles of a normal law are .84 of its standard deviation from its mean.
+        usual = 1.2 * math.sqrt(self.d) if columns.unlike else found.radius
         last = dataclasses.replace(
             self.search,
             center=np.zeros(self.d),

@@ -35,9 +35,7 @@ __all__ = [
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 22
-_SPARSE_ROWS = 1 << 14
 # Rows that are rounded one by one go through several operations: fewer at a time.
-_ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
 # Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
 # together.
@@ -106,7 +104,7 @@ class Rows:
         for chunk in self.arrays():
             if sparse.issparse(chunk):
                 chunk = chunk.tocsr()
-                rows = max(rows, _SPARSE_ROWS)
+                rows = max(rows, 2**14)
             elif not hasattr(chunk, "shape"):
                 chunk = np.asarray(chunk)
             for start in range(0, chunk.shape[0], rows):
@@ -213,9 +211,8 @@ class Rows:
 
     def centred(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
-        few = max(
-            1, min(max(_ROUNDED_BYTES // (8 * self.d), 4 * self.d), _TILE_BYTES // 8 // self.d)
-        )
+        # Rows that are rounded one by one go through several operations: fewer at a time.
+        few = max(1, min(max(2**18 // (8 * self.d), 4 * self.d), _TILE_BYTES // 8 // self.d))
         workspace = np.empty((few, self.d))
         for _, piece in self._pieces():
             for begin in range(0, piece.shape[0], few):

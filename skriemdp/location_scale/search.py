@@ -51,12 +51,6 @@ _SHRUNK = 0.7
 # It is always taken where the radius exceeds this many curvature radii: there one mean goes too
 # far.
 _CURVED = 2.0
-# A radius up to this factor above that of the widest ball with unique means is brought down to it
-# (benchmarks/wide_means.py).
-_LITTLE = 1.4
-# Standard deviation of the logarithm of a radius before it is looked for: wide enough for any data,
-# a convention.
-_PRIOR_SPREAD = 1.5
 # Names of the releases.
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
@@ -335,6 +329,8 @@ class LocationScaleSearch:
 
     def without_further(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
+        if not self.shares.further:
+            return self
         return dataclasses.replace(self, shares=dataclasses.replace(self.shares, further=0))
 
     @property
@@ -362,7 +358,9 @@ class LocationScaleSearch:
             q = _within(quantile, records, center, streams("search radius"))
             level = self.level
             radius = min(self._widened(q, quantile.level, noise), self.radii.limit)
-            if radius <= _LITTLE * self.radii.ball:
+            # A radius little above that of the widest ball with unique means is brought down to it
+            # (benchmarks/wide_means.py).
+            if radius <= 1.4 * self.radii.ball:
                 radius = min(radius, self.radii.ball)
         return Found(center, start.unit, start.direction, start.length, radius, level, noise)
 
@@ -430,7 +428,8 @@ class LocationScaleSearch:
         median = last
         if median is None and self.radii.median is not None:
             median = unit * self.radii.median
-        prior = None if median is None else log_normal_weights(grid, median, _PRIOR_SPREAD)
+        # Wide enough for any data, a convention.
+        prior = None if median is None else log_normal_weights(grid, median, 1.5)
         return budget.quantile(share, grid, min(self._resolved(share), highest), name, prior)
 
     def _widened(self, q: float, resolved: float, noise: float) -> float:

@@ -110,7 +110,7 @@ class _Ambient(StartRule):
     def check(self, mu: float) -> None:
         self._held.check(mu * math.sqrt(self.share))
 
-    @property
+    @functools.cached_property
     def _held(self) -> VectorSet:
         return ball(Ball(self._radius), self._dim)
 
@@ -174,7 +174,7 @@ class _Subspace(StartRule):
     def _turned(self) -> bool:
         return 2 * self.geometry.p > self.geometry.n
 
-    @property
+    @functools.cached_property
     def _held(self) -> VectorSet:
         m, p = self.geometry.n, self.geometry.p
         return projectors(m, m - p if self._turned else p)

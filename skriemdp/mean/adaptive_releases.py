@@ -32,9 +32,6 @@ __all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
 
 # Grid of the radii that a look may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
-# Standard deviation of the logarithm of a radius before it is looked for, about the public one:
-# what is answered where counts say nothing.
-_DOUBT = 1.2
 # A look, and the final mean, move to a smaller ball only if it has at most this part of the present
 # radius: less shrinking is not worth what clipping costs.
 _NARROW_LOOK, _NARROW = 0.7, 0.85
@@ -42,11 +39,6 @@ _NARROW_LOOK, _NARROW = 0.7, 0.85
 # extrapolated to, and the number of clipped records, over mu, that noise excuses.  Tails pay for
 # every record that is clipped (benchmarks/mean_mechanisms.py --part auto).
 _MOST_RESOLVED, _MOST_WANTED, _BEYOND = 0.98, 0.999, 3.0
-# Logarithms away from the public centre may be longer than the public radius by this factor.
-_STRETCHED = 1.1
-# Bias of the mean of logarithms that is expected, over its worst case: about that of clouds which
-# fill a ball off its centre.
-_USUAL_BIAS = 0.2
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,9 @@ def plan_radius(
     radius is expected to be before anything is seen.
     """
     grid = tuple((ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
-    prior = log_normal_weights(grid, median, _DOUBT)
+    # The spread of the logarithm of a radius about the public one: what is answered where counts
+    # say nothing.
+    prior = log_normal_weights(grid, median, 1.2)
     wanted = float(np.clip(1.0 - _BEYOND / (n * total), 0.6, _MOST_WANTED))
     return RadiusRelease(grid, prior, n, mu, wanted, ball.geometry.dim)
 
@@ -198,7 +192,8 @@ class AdaptiveMean:
             # Logarithms are kept unless the last radius says that they are not asked for again.
             kept = not look or radius < _NARROW * ball.radius
             distances = next(records.distances(center)) if kept else records.lengths(center)
-            quantile = radii.quantile.release(distances, streams("radius", look))
+            held = functools.partial(_held, distances)
+            quantile = radii.quantile.search(held, len(distances), streams("radius", look))
             radius = radii.widened(quantile, center_noise)
         if radius >= _NARROW * ball.radius and at_center is not None:
             records.know(ball.center, at_center)  # asked for again
@@ -256,14 +251,20 @@ def _seen(
     else:
         away = FrechetProblem(ball, records.points[:0]).gradient_ball(center)  # of minus logarithms
         bound = Ball(away.radius, None if away.center is None else -away.center)
-        if bound.radius > _STRETCHED * ball.radius:
+        # Logarithms away from the public centre may be longer than the public radius, by a tenth.
+        if bound.radius > 1.1 * ball.radius:
             # Positive curvature, or none that is known, lets logarithms off the centre be long.
             bound = Ball(min(radius, ball.radius))
     return *records.logarithms(center), bound
+
+
+def _held(distances: np.ndarray, radius: float) -> int:
+    return int(np.count_nonzero(distances <= radius))
 
 
 def _usual_bias(ball: GeodesicBall) -> float:
     """Usual bias of the mean of logarithms at the public centre, per coordinate."""
     if ball.geometry.is_flat:
         return 0.0
-    return _USUAL_BIAS * bias_bounds(ball)[1] / math.sqrt(ball.geometry.dim)
+    # A fifth of the worst case is about the bias of clouds which fill a ball off its centre.
+    return 0.2 * bias_bounds(ball)[1] / math.sqrt(ball.geometry.dim)

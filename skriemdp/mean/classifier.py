@@ -27,7 +27,7 @@ from skriemdp.core.manifold_input import (
     clipped_share,
     warn_published_labels,
 )
-from skriemdp.core.parameters import label_list
+from skriemdp.core.parameters import GivenBy, label_list
 from skriemdp.core.work import Work
 from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
@@ -177,6 +177,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
 
     __metadata_request__fit = {"groups": True}
     _left_by_presence = 0.45
+    inference_: Any = GivenBy("uncertainty=True")
+    covariances_: Any = GivenBy("uncertainty=True")
+    tangent_covariances_: Any = GivenBy("uncertainty=True")
 
     def __init__(
         self,
@@ -260,15 +263,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
             For a label that is none of `classes_`.
         """
         check_is_fitted(self)
-        if not hasattr(self, "inference_"):
-            raise AttributeError(
-                "confidence_region needs the second moments of the classes, which this fit did not "
-                "release; pass uncertainty=True and fit again, which costs a budget of its own."
-            )
+        inference = self.inference_
         (places,) = np.nonzero(self.classes_ == label)
         if len(places) != 1:
             raise ValueError(f"label={shown(label)} is none of classes_; pass one of them.")
-        known = self.inference_[places[0]]
+        known = inference[places[0]]
         if known is None:
             return None
         return known.region(

@@ -27,6 +27,7 @@ from skriemdp.core.manifold_input import (
     public_ball,
     public_point,
 )
+from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
@@ -86,16 +87,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
-
-# What a fit learns with ``uncertainty=True``, or for `noise_radius`.
-_OF_UNCERTAINTY = (
-    "inference_",
-    "covariance_",
-    "standard_error_",
-    "tangent_covariance_",
-    "frechet_variance_",
-    "_noise_law",
-)
 
 
 @quiet
@@ -313,6 +304,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
+    inference_: Any = GivenBy("uncertainty=True")
+    covariance_: Any = GivenBy("uncertainty=True")
+    standard_error_: Any = GivenBy("uncertainty=True")
+    tangent_covariance_: Any = GivenBy("uncertainty=True and statistic='mean'")
+    frechet_variance_: Any = GivenBy("uncertainty=True and statistic='mean'")
 
     def __init__(
         self,
@@ -431,11 +427,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             Where the number of records was released, and is hardly more than its noise.
         """
         check_is_fitted(self)
-        if not hasattr(self, "inference_"):
-            raise AttributeError(
-                "confidence_region needs the second moment of the records, which this fit did not "
-                "release; pass uncertainty=True and fit again, which costs a budget of its own."
-            )
         if isinstance(self.inference_, MedianInference):
             return self.inference_.region(level, self.privacy_spent_)
         if self.inference_.count_noise > LARGEST_COUNT_NOISE:
@@ -468,12 +459,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             Unless a mean was fitted with ``uncertainty=True``.
         """
         check_is_fitted(self)
-        if not hasattr(self, "tangent_covariance_"):
-            raise AttributeError(
-                "sample needs the second moment of the records, which this fit did not release; "
-                "pass uncertainty=True and statistic='mean' and fit again, which costs a budget of "
-                "its own."
-            )
         moments = (self.mean_, self.tangent_covariance_)
         return self._layout(synthetic_points(self.geometry_, *moments, n, random_state))
 
@@ -611,7 +596,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
         words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
-        return Plan(event, (ball, chosen), public, work=work, arithmetic=words, releases=planned)
+        settings = ball, chosen, mean
+        return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
         """The plan of a mean of matrices from so few records that a search finds nothing."""
@@ -671,8 +657,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             return Expected("median")
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        (ball, chosen), geometry = plan.settings, facts["geometry"]
-        release = None if ball is None else self._mean_release(ball, facts["n"], chosen)
+        (ball, chosen, release), geometry = plan.settings, facts["geometry"]
         target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
         return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
 
@@ -724,8 +709,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             )
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        for name in _OF_UNCERTAINTY:
-            self.__dict__.pop(name, None)
         fit, (rows,), facts = plan.settings, data.arrays, data.facts
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
@@ -738,14 +721,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
         elif isinstance(fit, tuple):
-            ball, chosen = fit
-            self._release_mean(records, ball, chosen, streams)
+            self._release_mean(records, *fit, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
-        self.inference_: MeanInference | MedianInference = inference
+        self.inference_ = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
@@ -776,11 +758,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         records: PointRecords,
         ball: GeodesicBall | None,
         chosen: MeanPlan,
+        mechanism: Any,
         streams: NoiseStreams,
     ) -> None:
-        """A mean by itself."""
+        """A mean by itself; in a public ball by the planned `mechanism`."""
         geometry, n, kept = records.geometry, records.planned, 1.0
-        mechanism: Any = None
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
@@ -792,13 +774,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
                 ball = found_ball(geometry, found)
-        if ball is None or mechanism is not None:
+                mechanism = self._mean_release(ball, n, chosen)
+        if ball is None:
             self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
             problem: Any = records
             outside = records.outside(self.center_, self.radius_)
         else:
-            mechanism = self._mean_release(ball, n, chosen)
             problem, outside = records.inside(ball)
             owned = records.groups is not None
             if isinstance(mechanism, AdaptiveMean):

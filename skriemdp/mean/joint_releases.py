@@ -18,10 +18,11 @@ from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import inside, plan_radius
 from skriemdp.mean.domains import public_facts
-from skriemdp.mechanisms.bounds import Ball, lifted
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.held import Moment, ball
+from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
@@ -51,9 +52,6 @@ LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
 # classes whose number came out too large, and regions of those hold their means less often.
 LEAST_COUNT = 1.0
-# Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
-# squared distances in curvature was measured.
-_WIDEST = 1.3
 
 
 def widest(geometry: Geometry) -> float:
@@ -62,7 +60,9 @@ def widest(geometry: Geometry) -> float:
     if kappa <= 0.0:
         return descent_reach(geometry)
     limit = 0.999 * geometry.radius_limit
-    return min(limit, _WIDEST / math.sqrt(kappa) if math.isfinite(kappa) else limit)
+    # Where curvature is positive, in curvature radii: the largest ball for whose means the
+    # expansion of squared distances in curvature was measured.
+    return min(limit, 1.3 / math.sqrt(kappa) if math.isfinite(kappa) else limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,17 +179,16 @@ class JointMean:
         event, releases = GaussianBudget(self.mu).event, self.releases
         return Plan(event, self, facts, work=work, releases=releases)
 
-    def held(self, radius: float) -> Moment:
-        """The set of the lifts."""
-        norm = radius * math.sqrt(1.0 + self.weight**2)
-        return Moment(norm, self.geometry.dim + 1, classes=self.n_classes)
+    def lifts(self, radius: float) -> Lifts:
+        """The joint release in a ball; the vector beside a logarithm is the number 1."""
+        return Lifts((self.geometry.dim, 1), (radius, 1.0), self.weight, classes=self.n_classes)
 
     def check(self) -> None:
         """ValueError where a budget is too small for any noise, or integers would be too coarse."""
         _ = self.count
         # A search spends what it needs, and less noise needs more bits.
         for mu in (self.joint_mu, self.mu):
-            self.held(1.0).check(mu)
+            self.lifts(1.0).held.check(mu)
         if self.looks:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
@@ -249,22 +248,10 @@ class JointMean:
         self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
     ) -> Moments:
         """The joint release."""
-        dim, unit = self.geometry.dim, self.weight * seen.radius
-
-        def lift(vectors: np.ndarray, *of: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
-            lifts = lifted(vectors, seen.radius, unit)
-            return (lifts, *of) if of else lifts
-
-        units = Units((seen.vectors,) if labels is None else (seen.vectors, labels))
-        sums, sigma = private_sum(units, lift, self.held(seen.radius), seen.mu, rng)
-        return Moments(
-            sums[..., :dim, :dim],
-            sums[..., :dim, dim] / unit,
-            sums[..., dim, dim] / unit**2,
-            sigma,
-            sigma / (math.sqrt(2.0) * unit),
-            sigma / unit**2,
-        )
+        lifts, ones = self.lifts(seen.radius), np.ones((len(seen.vectors), 1))
+        units = Units((seen.vectors, ones, *(() if labels is None else (labels,))))
+        second, first, counts = lifts.release(units, seen.mu, rng)
+        return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas(seen.mu))
 
     def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""

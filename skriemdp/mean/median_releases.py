@@ -44,8 +44,6 @@ _OF_BENDS, _OF_FIRST = 0.1, 0.15
 # Length below which distances are smoothed, over the scale: more makes second derivatives less
 # noisy, and the result less of a median.  In the last steps it is at most _SHARP / (n mu).
 _SMOOTH, _SHARP = 0.5, 80.0
-# Median of the distances over their harmonic mean, about.
-_HARMONIC = 1.1
 
 
 def check_median(mechanism: Any, noise: Any, delta: float, geometry: Geometry) -> None:
@@ -174,7 +172,8 @@ class GeometricMedian:
         for k, step in enumerate(self._steps(budget.left)):
             if known is not None:
                 point = known.mean
-                scale = _HARMONIC * known.distance if step.bends else scale
+                # The median of the distances is about 1.1 times their harmonic mean.
+                scale = 1.1 * known.distance if step.bends else scale
             bends_mu, mu = self._take(budget, step)
             seen, groups = logarithms(geometry, point, records.points), records.groups
             if step.bends:

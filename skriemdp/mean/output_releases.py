@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
-# Full steps to the mean on manifolds without a proved rate: a convention.
-_SOME_STEPS = (1.0,) * 100
-
 
 @dataclass(frozen=True)
 class DistanceLaw:
@@ -228,4 +225,5 @@ def _k_norm_mean(
         geometry, sensitivity, epsilon=epsilon, ball=support
     )
     mechanism.check_law(n)
-    return KNormMean(ball, _SOME_STEPS if schedule is None else schedule.step_sizes, mechanism)
+    # A convention for manifolds without a proved rate: a hundred full steps.
+    return KNormMean(ball, (1.0,) * 100 if schedule is None else schedule.step_sizes, mechanism)

@@ -8,6 +8,7 @@ import math
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.releases import MeanNoise, pure_law
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
@@ -37,10 +38,7 @@ GAUSSIAN = ("gradient",)
 
 # Name of the last release.
 MEAN = "mean"
-# Share of mu**2 for the released fraction of clipped rows: a convention; its noise shows a fraction
-# of a few per cent.
-_COUNT = 0.01
-# Share of a pure epsilon for that fraction: a convention.
+# Share of a pure epsilon for the released fraction of clipped rows: a convention.
 _COUNT_PURE = 0.03
 # Laplace noise is drawn where its mean square is at most this part of Gaussian noise's: it composes
 # worse with the fits that follow (benchmarks/laplace_noise.py --stages).
@@ -136,7 +134,7 @@ class MeanPlan:
         """What the search and the mean after it divide."""
         assert self.search is not None
         budget = GaussianBudget(self.search.mu)
-        budget.count(_COUNT)
+        budget.count(COUNT_SHARE)
         return budget
 
 
@@ -206,7 +204,7 @@ def plan_mean(
     if mechanism == "gradient" or search is not None:
         plan = _searched_plan(mechanism, *target, search, gaussian or secret_n)
         return dataclasses.replace(plan, secret_n=secret_n)
-    share, looks, law = _COUNT, (), None
+    share, looks, law = COUNT_SHARE, (), None
     if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
         fixed = secret_n and not gaussian
         share, looks = _seeking(geometry.dim, n * total, factor, fixed)
@@ -236,12 +234,12 @@ def _searched_plan(
             needed = _FAR_GAIN
         else:
             short = search
-        first = GaussianBudget(total * math.sqrt(_COUNT + short.shares.total)).event
+        first = GaussianBudget(total * math.sqrt(COUNT_SHARE + short.shares.total)).event
         law = _law_after(dim, epsilon, delta, total, first, needed)
         if law is not None:
             search, event = short, compose([first, law])
     budget = GaussianBudget(total)
-    count, before = budget.count(_COUNT), _COUNT
+    count, before = budget.count(COUNT_SHARE), COUNT_SHARE
     if search is not None:
         search.shares.reserve(budget)
         before += search.shares.total
@@ -293,7 +291,7 @@ def _seeking(dim: int, n_mu: float, factor: float, fixed: bool) -> tuple[float, 
     share = max(_share_for(_COST, factor), 0.0 if fixed else min(wanted, most))
     share = next(s for s in _SEEK if s >= share * (1.0 - 1e-9))
     if n_mu * math.sqrt(share) < _LEAST_SEEKING:
-        return share if fixed else _COUNT, ()
+        return share if fixed else COUNT_SHARE, ()
     first = 2.0 * math.sqrt(dim) / (n_mu * math.sqrt(_TWO_LOOKS[0][0] * share))
     return share, _TWO_LOOKS if first <= _QUIET else _ONE_LOOK
 

@@ -69,22 +69,14 @@ __all__ = [
 ]
 
 
-# In positively curved balls means are iterated if that costs at most this factor in the standard
-# deviation of the noise; iterating has no bias.
-_CHEAP = math.sqrt(2.0)
 # Wider balls: iterate if it costs less than this part of the worst-case bias of the mean of
 # logarithms, about what data show (benchmarks/mean_mechanisms.py --part auto).
 _SEEN_BIAS = 0.05
 # Below this n mu a search for a ball of matrices is lost more often than not
 # (benchmarks/wide_means.py --only matrices).
 LEAST_MATRICES = 18.0
-# Radii that were found stay this factor below the limit of the geometry: a convention.
-_BELOW = 0.999
 # Rows that a table in memory may have at most: a column of them takes half a terabyte.
 _MOST = 2.0**36
-# Least mean second derivative that the last step divides by: noise in a small one would make the
-# step too long.
-_LEAST_HESSIAN = 0.2
 
 
 def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
@@ -227,7 +219,8 @@ def sphere_hessian(length: float, dim: int) -> float:
     """
     r = math.acos(min(max(length, -1.0), 1.0))
     across = r / math.tan(r) if r > 1e-9 else 1.0
-    return min(max((1.0 + (dim - 1) * across) / dim, _LEAST_HESSIAN), 1.0)
+    # Noise in a small one would make the step too long.
+    return min(max((1.0 + (dim - 1) * across) / dim, 0.2), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +278,8 @@ class LogStep:
 def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
     """The ball of a search, no wider than balls may be."""
     limit = geometry.radius_limit
-    radius = found.radius if found.radius < limit else _BELOW * limit
+    # Radii that were found stay below the limit of the geometry, by a convention.
+    radius = found.radius if found.radius < limit else 0.999 * limit
     return GeodesicBall(geometry, found.center, radius)
 
 
@@ -423,8 +417,10 @@ def plan_tangent_mean(
     spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
+    # In flat space the first step from the centre ends at the mean.
+    once = noise.secret_n or geometry.is_flat
     hidden = not geometry.is_hadamard and smallest * spread >= bias_bounds(ball)[1]
-    if not noise.secret_n and not hidden:
+    if not once and not hidden:
         schedule = plan_mean_iteration(
             radius,
             n,
@@ -441,7 +437,9 @@ def plan_tangent_mean(
         stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
         cost = schedule.sensitivity * stretch / smallest
         seen = math.hypot(1.0, _SEEN_BIAS * bias_bounds(ball)[1] / (smallest * spread))
-        if cost > max(_CHEAP, seen):
+        # In positively curved balls means are iterated if that is cheap, because iterating has no
+        # bias.
+        if cost > max(math.sqrt(2.0), seen):
             schedule = None
     if schedule is None:
         noise.check(geometry.dim)

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateTangentPCA"]
 
-# a of the joint release: with a^2 = 1/4 mean and second moment both get 1.25 times the noise that
-# they would get alone, for all of the budget.
-_WEIGHT = 0.5
 # Noise of the second moment grows with the square of a radius, and directions survive shortening:
 # of a private radius this part is used, and all of it from _AMPLE sqrt(dim) on (benchmarks/
 # inference.py, "--part pca").
@@ -236,7 +233,9 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         narrower = _narrower(n * mu, geometry.dim)
-        return plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search).plan()
+        # a of the joint release: with a^2 = 1/4 mean and second moment both get 1.25 times the
+        # noise that they would get alone, for all of the budget.
+        return plan_joint_mean(geometry, n, mu, 0.5, narrower, ball=ball, search=search).plan()
 
     def _expected(self, plan: Plan[JointMean], facts: Any, spread: Any) -> Expected:
         return expected_joint_mean(plan.settings, spread)

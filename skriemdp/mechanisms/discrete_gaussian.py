@@ -20,8 +20,6 @@ LARGEST_SCALE = 2**56
 # Bits of the uniform integer that chooses a cell, and of those that decide without a search.
 _BITS, _QUICK_BITS = 63, 12
 _MORE_BITS = 64
-# Proposals that are in memory at a time.
-_MOST_AT_ONCE = 2**18
 
 
 def discrete_gaussian(scale: int, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
@@ -77,7 +75,7 @@ def discrete_gaussian(scale: int, rng: np.random.Generator, size: Size = ()) -> 
     kept, found = [np.empty(0, dtype=np.int64)], 0
     while found < wanted:
         # More than 98 % of the proposals are accepted, but for one half of the zeros.
-        missing = min(wanted - found, _MOST_AT_ONCE)
+        missing = min(wanted - found, 2**18)
         accepted = _accepted(scale, rng, missing + missing // 64 + 4)
         kept.append(accepted)
         found += accepted.size

@@ -62,16 +62,12 @@ __all__ = [
     "weighted",
 ]
 
-# Rounding's share of what a record's integers may be stays below this.
-_ROUNDING_SHARE = 0.01
 _UNIT_ROUNDOFF = 2.0**-53
 _EXACT_FLOATS = 2**53
 _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
 # Entries of a frame are rounded to multiples of 2^-27: times integers of at most 2^25, the longest
 # that any noise allows, they add up exactly in float64.
 _FRAME_BITS = 27
-# A left factor of this length, and of the rounding of a million coordinates, has an exact square.
-_LONGEST_LEFT = 2**26
 # Entries of rounded rows that are multiplied at a time: both products find them in a cache.
 _BLOCK = 2**19
 # Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
@@ -112,7 +108,8 @@ class Held(abc.ABC):
                 f"{'a larger' if mu < 1.0 else 'a smaller'} epsilon."
             )
         steps = largest_shift(NOISE_SCALE, 1.0 / mu)
-        if not all(rounding <= _ROUNDING_SHARE * room for rounding, room in self.rounding(steps)):
+        # Rounding stays below a hundredth of what a record's integers may be.
+        if not all(rounding <= 0.01 * room for rounding, room in self.rounding(steps)):
             raise ValueError(
                 f"the budget of a release, mu={mu:.4g}, leaves a record of {self.width} numbers "
                 "fewer integers than rounding needs; use a larger epsilon or fewer dimensions."
@@ -587,7 +584,9 @@ class RoundedRows:
 def _outer_lattice(left: int, right: int, steps: int) -> tuple[int, float]:
     """Lattice of outer products: integers per unit of the left factor, longest right one."""
     balanced = math.isqrt(math.floor(steps // 2 * math.sqrt(left / right)))
-    resolution = max(1, min(balanced, _LONGEST_LEFT))
+    # A left factor of this length, and of the rounding of a million coordinates, has an exact
+    # square.
+    resolution = max(1, min(balanced, 2**26))
     longest = resolution + 0.5 * math.sqrt(left)
     return resolution, steps // 2 * (1.0 - 2.0 * _SLACK) / longest - 0.5 * math.sqrt(right)
 

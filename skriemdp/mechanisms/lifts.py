@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class Lifts:
         a, at most 1: larger means less noise on the products, and more on ``sum z z'``.
     people : bool, default=False
         Whether records are people who own several rows: then ``w w'`` is the mean over own rows.
+    classes : int, optional
+        Then there are sums for each class.
 
     Notes
     -----
@@ -52,6 +55,7 @@ class Lifts:
     norms: tuple[float, float]
     scale: float = math.sqrt(0.5)
     people: bool = False
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         for size, norm in zip(self.sizes, self.norms, strict=True):
@@ -70,12 +74,13 @@ class Lifts:
     def held(self) -> Moment:
         """The set of ``w w'``."""
         norm = self.norms[0] * math.sqrt(1.0 + self.scale**2)
-        return Moment(norm, sum(self.sizes), self.people)
+        return Moment(norm, sum(self.sizes), self.people, classes=self.classes)
 
-    def lift(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The lifts of some rows."""
+    def lift(self, z: np.ndarray, y: np.ndarray, *labels: np.ndarray) -> Any:
+        """The lifts of some rows; with their labels, where there are any."""
         parts = shortened(z, self.norms[0]), self.unit * shortened(y, self.norms[1])
-        return np.concatenate(parts, axis=1)
+        lifts = np.concatenate(parts, axis=1)
+        return (lifts, *labels) if labels else lifts
 
     def sigmas(self, mu: float) -> tuple[float, float, float]:
         """Noise on ``sum z z'``, every entry of ``sum z y'``, and ``sum y y'``.
@@ -93,7 +98,8 @@ class Lifts:
         Parameters
         ----------
         units : Units
-            Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``.
+            Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``; then places in the
+            list of classes, where there are any.
         mu : float
         rng : numpy.random.Generator
         """
@@ -103,4 +109,4 @@ class Lifts:
             raise ValueError("the two arrays of units must have as many rows.")
         k, unit = self.sizes[0], self.unit
         noisy = private_sum(units, self.lift, self.held, mu, rng).value
-        return noisy[:k, :k], noisy[:k, k:] / unit, noisy[k:, k:] / unit**2
+        return noisy[..., :k, :k], noisy[..., :k, k:] / unit, noisy[..., k:, k:] / unit**2

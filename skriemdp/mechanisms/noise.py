@@ -21,10 +21,6 @@ from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
 
 __all__ = ["NOISE_SCALE", "draw", "expect_integers", "on_public_grid"]
 
-# Spacing of the grid, at most this many powers of two below the noise: fine enough to add nothing
-# to the error (a relative 2**-43 of the variance), and 30 bits above the last bit of the sum.
-_BITS_BELOW_NOISE = 20
-
 
 def draw(
     exact: Any,
@@ -80,6 +76,9 @@ def draw(
     -------
     array or float, or tuple of them
     """
+    one = size == () and averaged is None and shares is None
+    if one and type(exact) is int and law == "discrete-gaussian":
+        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     if isinstance(exact, tuple):
         blocks = zip(exact, scale, law, strict=True)
@@ -108,8 +107,6 @@ def _noisy(
     grid: float | None = None,
     averaged: int | None = None,
 ) -> Any:
-    if type(exact) is int and law == "discrete-gaussian" and not size and averaged is None:
-        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         draws = _integers(scale, rng, shape if averaged is None else (averaged, *shape))
@@ -187,7 +184,10 @@ def on_public_grid(noisy: Any, sigma: float) -> Any:
     candidate reaches every point.  This is post-processing and costs no budget; it closes that
     channel, and proves nothing about the others (docs/theory/lattice.md).
     """
-    spacing = math.ldexp(1.0, max(math.frexp(sigma)[1] - 1 - _BITS_BELOW_NOISE, -1000))
+    # Spacing of the grid, at most this many powers of two below the noise: fine enough to add
+    # nothing to the error (a relative 2**-43 of the variance), and 30 bits above the last bit of
+    # the sum.
+    spacing = math.ldexp(1.0, max(math.frexp(sigma)[1] - 1 - 20, -1000))
     if isinstance(noisy, float):
         return round(noisy / spacing) * spacing if math.isfinite(noisy / spacing) else noisy
     if type(noisy) is np.ndarray:

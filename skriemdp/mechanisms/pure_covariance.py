@@ -17,9 +17,6 @@ from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
 __all__ = ["PureSymmetric"]
 
-# Below, rounding in the tables would not be small beside epsilon.
-_LEAST_EPSILON = 1e-6
-
 
 @dataclass(frozen=True)
 class PureSymmetric:
@@ -69,7 +66,8 @@ class PureSymmetric:
 
     @property
     def _tabled(self) -> bool:
-        return self.size <= LARGEST_SIZE and self.epsilon >= _LEAST_EPSILON
+        # Below, rounding in the tables would not be small beside epsilon.
+        return self.size <= LARGEST_SIZE and self.epsilon >= 1e-6
 
     @property
     def event(self) -> PureEvent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +23,9 @@ from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid", "log_normal_weights"]
 
 # Preference for smaller answers before any count is seen, in nats from the first grid value to the
-# last: where the data say nothing, too small a clipping norm is the smaller evil.  Measured, like
-# the number of counts, in benchmarks/private_quantile.py.
+# last: where the data say nothing, too small a clipping norm is the smaller evil
+# (benchmarks/private_quantile.py).
 _TILT = 6.0
-_COUNTS_PER_BIT = 3
 
 
 def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
@@ -59,7 +59,7 @@ def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[f
     -0.0
     """
     check_positive(median=median, spread=spread)
-    deviations = (np.log(np.asarray(grid, dtype=float)) - math.log(median)) / spread
+    deviations = (np.log(_values(tuple(grid))) - math.log(median)) / spread
     return tuple((-0.5 * deviations**2).tolist())
 
 
@@ -71,12 +71,7 @@ class _Quantile:
 
     def _check(self) -> None:
         check_fraction(level=self.level)
-        values = np.asarray(self.grid, dtype=float)
-        if values.ndim != 1 or not len(values) or not (np.diff(values) > 0).all():
-            raise ValueError(
-                "grid must be a strictly increasing, nonempty sequence of numbers; build it with "
-                "log_grid(low, high, ratio)."
-            )
+        _values(tuple(self.grid))
 
     def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
         """An element of `grid`.
@@ -100,7 +95,7 @@ class _Quantile:
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
         """Release from the exact numbers of values <= each grid value, and of all."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        found = np.asarray(self.grid, dtype=float)[self._places(counts, n, rng, shape)]
+        found = _values(tuple(self.grid))[self._places(counts, n, rng, shape)]
         return found if shape else float(found)
 
     def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> Any:
@@ -167,7 +162,7 @@ class PrivateQuantile(_Quantile):
     @property
     def counts(self) -> int:
         """Number of noisy counts; public."""
-        return max(_COUNTS_PER_BIT * math.ceil(math.log2(max(len(self.grid), 2))), 8)
+        return max(3 * math.ceil(math.log2(max(len(self.grid), 2))), 8)
 
     @property
     def sigma(self) -> float:
@@ -275,6 +270,18 @@ class ExponentialQuantile(_Quantile):
         weight, bound = 0.5 * self.epsilon / self.sensitivity.value, 0.5 * self.epsilon
         scores = weight * utility + _prior(len(self.grid))
         return noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
+
+
+@functools.lru_cache(maxsize=64)
+def _values(grid: tuple[float, ...]) -> np.ndarray:
+    """A grid as an array; ValueError unless it increases."""
+    values = np.asarray(grid, dtype=float)
+    if values.ndim != 1 or not len(values) or not (np.diff(values) > 0).all():
+        raise ValueError(
+            "grid must be a strictly increasing, nonempty sequence of numbers; build it with "
+            "log_grid(low, high, ratio)."
+        )
+    return values
 
 
 def _check_prior(prior: tuple[float, ...], size: int) -> None:

@@ -8,11 +8,4 @@ from skriemdp.page.facts import gather
 from skriemdp.page.meaning import found_at_most, guessed_at_most
 from skriemdp.page.template import to_data, to_html, to_text
 
-__all__ = [
-    "found_at_most",
-    "gather",
-    "guessed_at_most",
-    "to_data",
-    "to_html",
-    "to_text",
-]
+__all__ = ["found_at_most", "gather", "guessed_at_most", "to_data", "to_html", "to_text"]

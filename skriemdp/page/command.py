@@ -17,8 +17,6 @@ from skriemdp.ledger.errors import BudgetError
 from skriemdp.page.facts import clean, gather
 from skriemdp.page.template import to_data, to_html, to_text, words
 
-__all__ = ["main"]
-
 FINE, FOUND, USAGE, UNREADABLE = 0, 1, 2, 3
 
 

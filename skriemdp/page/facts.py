@@ -19,8 +19,6 @@ from skriemdp.ledger.filters import Filter, Remaining
 from skriemdp.ledger.statements import charge_lists, charge_of, known_event, together
 from skriemdp.privacy.event import Event
 
-__all__ = ["ENDS", "Account", "Facts", "Release", "clean", "gather", "plural"]
-
 # Longer lists show so many charges at each end, and all of them grouped by label and note.
 LISTED, ENDS = 1000, 100
 # More different releases than this are counted, not listed.

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-__all__ = ["ALARMS", "WEAK", "found_at_most", "guessed_at_most", "pair", "profile_of"]
-
 # Rates of false alarms that a page shows.
 ALARMS = (0.001, 0.01, 0.05, 0.1)
 # From this epsilon on the page calls a guarantee weak.

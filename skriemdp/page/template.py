@@ -24,8 +24,6 @@ from skriemdp.ledger.units import PRESENT
 from skriemdp.page.facts import ENDS, Account, Facts, Release, clean, plural
 from skriemdp.page.meaning import ALARMS, WEAK, found_at_most, guessed_at_most, pair, profile_of
 
-__all__ = ["to_data", "to_html", "to_text", "words"]
-
 SHOWN = 20  # rows of a table in a terminal; the HTML and the history have more
 _LINE = re.compile(r"(?:\((!?)([\w.]+)\) )?(\S+) ?(.*)")
 _WRAPS = {"?": "dl", "*": "ul", "[]": "ul class='checks'"}

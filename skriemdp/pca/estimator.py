@@ -42,11 +42,6 @@ MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential"
 
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
 
-# From this d on a first matrix tells what the rest of the budget is best spent on.
-_REFINED_FROM = 150
-# Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
-_LARGEST_MATRIX = 3000
-
 
 def _dense_fit(estimator: Any) -> bool:
     return not getattr(estimator, "_sparse_fit", False)
@@ -494,9 +489,11 @@ manifold, default="auto"
             return self.mechanism
         if self.delta == 0:
             return "covariance"
-        if d > _LARGEST_MATRIX:
+        # Matrices of 72 MB each; above, iterate with products.
+        if d > 3000:
             return "power"
-        return "refine" if d >= _REFINED_FROM else "covariance"
+        # In many dimensions a first matrix tells what the rest of the budget is best spent on.
+        return "refine" if d >= 150 else "covariance"
 
     def _release_of(self, name: str) -> Any:
         k = int(self.n_components)

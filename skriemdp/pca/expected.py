@@ -14,8 +14,6 @@ from skriemdp.pca.search_releases import BoundsSearch, clip_level
 
 __all__ = ["expected_components"]
 
-# Effective rank that `plan` assumes where nothing is said of the data: a convention.
-_RANK = 10.0
 # Components that noise turns by more than this sine tell little, and so does a matrix whose noise
 # alone has eigenvalues above this part of the total variance.
 _WORTH = 0.25
@@ -50,7 +48,8 @@ def expected_components(
     if told and (len(spread) != d or not (np.asarray(spread) >= 0.0).all()):
         raise ValueError(f"spread must hold {d} standard deviations, one for each axis.")
     variances = np.sort(np.square(spread))[::-1] if told else np.full(d, 1.0 / d)
-    total, rank = float(variances.sum()), min(_RANK, d)
+    # By convention, where nothing is said of the data.
+    total, rank = float(variances.sum()), min(10.0, d)
     if told:
         rank = total**2 / float(variances @ variances)
     elif spread is not None:

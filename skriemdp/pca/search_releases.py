@@ -46,10 +46,8 @@ Streams = Callable[..., np.random.Generator]
 # Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
 _RATIO = 1.08
-# Norms about zero or of pairs, in any unit; norms of the mean's ball, coarser; norms about a
-# released centre, known up to a factor.
+# Norms about zero or of pairs, in any unit; norms about a released centre, known up to a factor.
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
-_COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 
 # Squared norms that are placed on a grid at a time, so that they stay in the cache.
@@ -61,8 +59,7 @@ _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
 # Mean squared cosine between two records before it is measured, and its standard deviation:
 # effective ranks from five on are likely.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
-# Noise of that mean below which more pairs of records are not worth their time.
-_COSINE_NOISE = 0.008
+# A norm clips so many records for each dimension of the data, over the noise.
 _LEVEL = 5.0
 # Share of mu**2 that the search leaves to the components at least.
 LEAST_LEFT = 0.12
@@ -277,7 +274,9 @@ class BoundsSearch:
         level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
         shares = self._first_shares
         norms = rows.squared_norms(origin)
-        bound = norm_quantile(budget, shares[0], NORM, _COARSE, level, norms, rows.n, rng)
+        # Norms of the mean's ball may be coarse.
+        coarse = 1e-9 * 1.2 ** np.arange(256.0)
+        bound = norm_quantile(budget, shares[0], NORM, coarse, level, norms, rows.n, rng)
         center, error = self._mean(rows, origin, bound, shares[1], budget, rng)
         return bound, center, error
 
@@ -339,7 +338,8 @@ class BoundsSearch:
         chosen by position, keep the sensitivity of that mean at one over the number of pairs.
         """
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
-        enough = math.ceil(1.0 / (share * _COSINE_NOISE))
+        # With less noise, more pairs of records are not worth their time.
+        enough = math.ceil(1.0 / (share * 0.008))
         most = min(enough, rows.n // 2)
         cosines = np.concatenate([np.empty(0), *rows.squared_cosines(center, most)])
         noisy, sigma = _COSINE, math.inf

@@ -200,7 +200,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 # (events at the ends of the bracket, target) -> (parameter, its event).
 _CALIBRATED: OrderedDict = OrderedDict()
-_MOST_CALIBRATED = 1024
 # Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
 _PRECISION, _CLOSEST = 5e-6, 1e-6
 _SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
@@ -262,7 +261,7 @@ def calibrate(
             return noise
     noise = _least_noise(make_event, epsilon, delta, low, high)
     _CALIBRATED[key] = noise, make_event(noise)
-    while len(_CALIBRATED) > _MOST_CALIBRATED:
+    while len(_CALIBRATED) > 1024:
         _CALIBRATED.popitem(last=False)
     return noise
 

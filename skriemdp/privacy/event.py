@@ -100,15 +100,17 @@ class Event(abc.ABC):
     @property
     def unit(self) -> tuple[Event, int]:
         """A simpler event and how often it happened: ``self == unit repeated count times``."""
-        if hasattr(self, "count"):
-            return dataclasses.replace(self, count=1), self.count  # type: ignore[call-arg]
-        return self, 1
+        count = getattr(self, "count", 1)
+        one = self if count == 1 else dataclasses.replace(self, count=1)  # type: ignore[call-arg]
+        return one, count
 
     def repeated(self, count: int) -> Event | None:
         """`count` such events as one event of the same class; None where the class cannot."""
-        if hasattr(self, "count"):
-            return dataclasses.replace(self, count=self.count * count)  # type: ignore[call-arg]
-        return self if count == 1 else None
+        if count == 1:
+            return self
+        if not hasattr(self, "count"):
+            return None
+        return dataclasses.replace(self, count=self.count * count)  # type: ignore[call-arg]
 
     @property
     def steps(self) -> int:
@@ -359,14 +361,12 @@ def automatic_interval(event: Event) -> float:
     if not 0.0 < variance < math.inf:
         variance = 1.0
     deviation = math.sqrt(variance / event.steps)
-    reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in _ROUGH_ORDERS)])
+    orders = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
+    reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in orders)])
     reach = reach if math.isfinite(reach) else 0.0
     coarse = max(min(reach / 2.0**16, 0.03 * deviation), reach / 2.0**19)
     # A power of two: few different grids, so that caches hit.
     return 2.0 ** math.ceil(math.log2(max(min(0.01 * deviation, 2e-3), coarse, 1e-9)))
-
-
-_ROUGH_ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
 
 
 def _rough_reach(divergence: float, order: float) -> float:

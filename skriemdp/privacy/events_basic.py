@@ -31,9 +31,6 @@ __all__ = [
     "ZCDPEvent",
 ]
 
-# Roundings of a formula or of an interpolation.
-_UP = 1.0 + 1e-12
-
 
 @dataclass(frozen=True)
 class GaussianEvent(Event):
@@ -311,7 +308,8 @@ class ProfileEvent(Event):
         above = x * np.maximum(np.expm1(ends[high] - epsilon), 0.0)
         below = np.where(first, x + 1.0, -x * np.expm1(np.minimum(ends[low] - epsilon, 0.0)))
         before = np.where(first, 1.0, deltas[low])
-        return np.minimum((above * before + below * deltas[high]) / (above + below) * _UP, 1.0)
+        between = (above * before + below * deltas[high]) / (above + below)
+        return np.minimum(between * (1.0 + 1e-12), 1.0)  # its rounding on top
 
     def _exact_delta(self, epsilon: float) -> float:
         return float(self._profile(np.array(min(epsilon, LARGEST_LOSS))))

@@ -28,19 +28,9 @@ __all__ = ["LaplaceEvent", "laplace_law"]
 # Rounding of an integrand and of its constants, relative; ten times what comparison with 60-digit
 # arithmetic shows (tests/test_laplace.py).
 _MARGIN = 1e-11
-# Of a difference of two of Mills' ratios, over the larger one.
-_ROUNDING = 4e-16
 # Stands for anything smaller: only a pure law has delta = 0.
 _FLOOR = 1e-300
-# A panel is halved where its two rules differ by more than that of the whole; the differences are
-# added to the result.
-_TOLERANCE = 1e-11
 _PANELS, _MOST_ROUNDS = 8, 200
-# Below, the Gaussian release is taken to be this much worse: the profile increases with mu.
-_LEAST_MU = 1e-8
-# Above, Mills' ratio would leave the floats.
-_MOST_MU = 50.0
-_GRID = 2000  # values of epsilon that represent a profile in a loss distribution
 
 Panels = tuple[np.ndarray, np.ndarray, np.ndarray]  # row of each panel, its left end, its right end
 
@@ -108,7 +98,9 @@ def _log_integrals(log_f: Callable, panels: Panels, rows: int) -> tuple[np.ndarr
             log_change = np.log(np.abs(many - few)) + np.log(half) + top
         totals = sums.copy()
         np.logaddexp.at(totals, row, log_value)
-        ready = log_change <= totals[row] + math.log(_TOLERANCE)
+        # A panel is halved where its two rules differ by more than that of the whole; the
+        # differences are added to the result.
+        ready = log_change <= totals[row] + math.log(1e-11)
         ready |= half <= 1e-15 * (1.0 + middle)
         np.logaddexp.at(sums, row[ready], log_value[ready])
         done.append((row[ready], left[ready], right[ready]))
@@ -136,7 +128,8 @@ def _log_gaussian(mu: float, epsilons: np.ndarray) -> np.ndarray:
     # Mills' ratios but for a factor
     here, there = erfcx(root * a), erfcx(root * (a + mu))
     with np.errstate(divide="ignore"):
-        log = np.log(0.5 * (here - there + _ROUNDING * here)) - 0.5 * a * a
+        # The rounding of a difference of two of Mills' ratios, over the larger one, is added.
+        log = np.log(0.5 * (here - there + 4e-16 * here)) - 0.5 * a * a
     if (epsilons >= 0.0).all():
         return log
     return np.where(epsilons >= 0.0, log, np.log(np.exp(log - size) - np.expm1(-size)))
@@ -172,7 +165,8 @@ def _log_delta_behind(
     dim: int, scale: float, mu: float, epsilon: float, panels: Panels | None = None
 ) -> tuple[float, Panels]:
     """Log delta of one release behind mu-GDP ones, and the panels of the integral."""
-    mu = max(mu, _LEAST_MU)
+    # Below, the Gaussian release is taken to be this much worse: the profile increases with mu.
+    mu = max(mu, 1e-8)
     # Rounding of a difference of losses goes to the private side.
     epsilon -= 4e-16 * (epsilon + 1.0 / scale)
 
@@ -254,7 +248,8 @@ class LaplaceEvent(Event):
 
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
         """See :meth:`Event.delta_with_gaussian`; exact, rounded up."""
-        return None if mu > _MOST_MU else _delta_behind(self, mu, epsilon)
+        # Mills' ratio would leave the floats.
+        return None if mu > 50.0 else _delta_behind(self, mu, epsilon)
 
     @property
     def rough_size(self) -> float:
@@ -284,7 +279,7 @@ def _delta_behind(event: LaplaceEvent, mu: float, epsilon: float) -> float:
 @functools.lru_cache(maxsize=64)
 def _profile(event: LaplaceEvent) -> tuple[np.ndarray, np.ndarray]:
     """Grid of epsilons, and upper bounds of delta there; denser towards both ends."""
-    epsilons = 0.5 * event.shift * (1.0 - np.cos(np.linspace(0.0, math.pi, _GRID + 1)))
+    epsilons = 0.5 * event.shift * (1.0 - np.cos(np.linspace(0.0, math.pi, 2001)))
     deltas = _deltas(event.dim, event.scale_over_sensitivity, epsilons)
     deltas[-1] = 0.0
     return epsilons, np.minimum.accumulate(deltas)

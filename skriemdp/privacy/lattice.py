@@ -24,9 +24,6 @@ __all__ = [
 NOISE_SCALE = 2**40
 # Part of delta that is kept for :func:`rounding_distance` where batches are drawn at random.
 _KEPT = 1e-6
-# Noise is compared with a rounded Gaussian up to here, in standard deviations: a shift is no longer
-# than 2^10 of them, and where it and the noise are both longer together has no weight.
-_FARTHEST = 2.0**12
 
 
 def rounding_distance(integers: int, count: int = 1) -> float:
@@ -75,7 +72,9 @@ def rounding_divergence(distance: float, order: float) -> float:
     *Guarantee*: docs/theory/lattice.md, Theorem 3, for noise multipliers above ``2^-10``, the least
     that integers admit.
     """
-    return distance * (order / (order - 1.0) + _FARTHEST**2) * (1.0 + 1e-9)
+    # Noise is compared with a rounded Gaussian up to here, in standard deviations: a shift is no
+    # longer than 2^10 of them, and where it and the noise are both longer together has no weight.
+    return distance * (order / (order - 1.0) + 2.0**24) * (1.0 + 1e-9)
 
 
 def sampled_delta(delta: float) -> float:

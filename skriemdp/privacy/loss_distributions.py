@@ -46,15 +46,9 @@ TAIL = 1e-13
 _EPS, _LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 # Mass of a single event beyond the grid (put at infinity), small enough for 10^6 compositions.
 _LOG_BEYOND = -50.0
-# Logarithm of a power of a transform that may be taken as 0.
-_LOWEST = -80.0
-_MOST_POINTS = 4_000_000
 LARGEST_LOSS = 600.0  # of a profile that has to be written in e^epsilon; larger ones are infinite
-# Orders of Chernoff bounds, over the best one of a Gaussian law, and the largest one times the
-# number of points: nothing overflows.
+# Orders of Chernoff bounds, over the best one of a Gaussian law.
 _ORDERS = (0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0, 1.2, 1.5, 2.0)
-_LARGEST_ORDER = 40.0
-_COLUMNS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +106,7 @@ class PrivacyLossDistribution:
 
 
 def _check_size(points: float) -> None:
-    if points > _MOST_POINTS:
+    if points > 4_000_000:
         raise ValueError(
             f"a privacy loss distribution with {points:.3g} points was asked for; use a larger "
             "interval (the noise is very small)."
@@ -167,7 +161,8 @@ def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray, float]:
     # All but the last frequency (or the first two) stand for two.
     square = 2.0 * float(np.exp((2.0 * count - 2.0) * depth).sum()) / length
     rounding = _LONG_EPS * levels + count * one
-    seen = count * depth > _LOWEST
+    # Smaller powers of a transform may be taken as 0.
+    seen = count * depth > -80.0
     powers = np.zeros(transform.size, dtype=np.clongdouble)
     powers[seen] = _raised(transform[seen], count)
     spread = 1.01 * math.sqrt(size * square)
@@ -200,10 +195,11 @@ def _most_of(masses: np.ndarray, count: int) -> tuple[int, int]:
     variance = max(float(((place - mean) ** 2) @ masses), 1e-3)
     log_share = math.log(2.0 / TAIL)
     best = math.sqrt(2.0 * log_share / (count * variance))
-    orders = np.minimum(best * np.array(_ORDERS), _LARGEST_ORDER / masses.size)
+    # Nothing overflows.
+    orders = np.minimum(best * np.array(_ORDERS), 40.0 / masses.size)
     orders = np.concatenate([orders, -orders])
     # Exponentials of a place are products of those of its row and its column.
-    columns = min(_COLUMNS, masses.size)
+    columns = min(256, masses.size)
     rows = -(-masses.size // columns)
     table = np.zeros(rows * columns)
     table[: masses.size] = masses

@@ -17,16 +17,8 @@ from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_toleranc
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
-# A single step may be shorter than a full one by at most this part: the mean would be left that
-# part of its way.
-_NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3
-# Iterates on a unit sphere keep closer to the centre: at a quarter of a circle all bounds end.
-_WIDEST = 0.5 * math.pi - 1e-3
-# Over the largest angle: how far beyond a root its upper bound may be.
-_SLACK = 1e-11
-_LAST_STEP = 3e-7
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,8 @@ def _nonpositive(
         gradient *= rate
         # F is 1-strongly convex: each iterate is within `gradient` of its own data set's mean.
         spread = min(spread, smallest + 2.0 * gradient)
-        short = len(steps) == 1 and rate > _NEARLY_FULL
+        # A single step may leave a tenth of the way of the mean.
+        short = len(steps) == 1 and rate > 0.1
         if gradient <= accuracy and spread <= 1.01 * smallest and not short:
             sensitivity = with_tolerance(spread * (1.0 + 1e-12), tolerance)
             return MeanIteration(tuple(steps), gradient, sensitivity)
@@ -220,7 +213,8 @@ def _constant(
     if gradient > 0.8 * limit:
         gradient, wander = 0.5 * limit, r
         steps = [1.0] * min(math.ceil((r / gradient) ** 2), _MAX_STEPS)
-    widest = max(min(_WIDEST, root * injectivity - r - 1e-3), r)
+    # Iterates on a unit sphere keep closer to the centre: at a quarter of a circle all bounds end.
+    widest = max(min(0.5 * math.pi - 1e-3, root * injectivity - r - 1e-3), r)
     least, wide = _Convexity(r, widest), _Convexity(r, widest)
     while len(steps) < _MAX_STEPS:
         full, long = _full_step(least, gradient, wander), _long_step(wide, gradient, wander)
@@ -336,9 +330,10 @@ def _root_from_above(ratio: np.ndarray, slope: np.ndarray, most: np.ndarray) -> 
         step = (cosine + slope * sinc - ratio) / (sine + slope * (sinc - cosine) / t)
         before, t = t, np.minimum(np.maximum(t + step, 1e-9 * most), most)
         # What is left is of the order of the square of the step.
-        if np.abs(t - before).max() <= _LAST_STEP * most[0]:
+        if np.abs(t - before).max() <= 3e-7 * most[0]:
             break
-    t = np.minimum(t + _SLACK * most, most)
+    # This far beyond a root its upper bound may be.
+    t = np.minimum(t + 1e-11 * most, most)
     if ((t < most) & ~(left(t) <= ratio)).any():
         low, t = 1e-9 * most, most
         for _ in range(36):

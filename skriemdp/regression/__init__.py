@@ -2,6 +2,4 @@
 
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 
-__all__ = [
-    "PrivateHyperbolicRegressor",
-]
+__all__ = ["PrivateHyperbolicRegressor"]

@@ -24,21 +24,9 @@ from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
-from skriemdp.regression.planning import (
-    BASE,
-    BASE_SHARE,
-    MODEL,
-    query_ridge,
-    shorten,
-)
-from skriemdp.regression.prediction_releases import (
-    KernelRidgeWeights,
-    KernelWeights,
-    QueryServer,
-)
+from skriemdp.regression.planning import BASE, BASE_SHARE, MODEL, query_ridge, shorten
+from skriemdp.regression.prediction_releases import KernelRidgeWeights, KernelWeights, QueryServer
 from skriemdp.regression.scores import ManifoldRegressor
-
-__all__ = ["PrivateHyperbolicRegressor"]
 
 
 class PrivateHyperbolicRegressor(ManifoldRegressor):
@@ -254,13 +242,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
 
     def _validate(self, X: Any, y: Any = None) -> Data:
         X, y = read_records(
-            self,
-            X,
-            y,
-            multi_output=True,
-            y_numeric=True,
-            dtype=np.float64,
-            ensure_min_samples=2,
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
         )
         y = np.asarray(y, dtype=float)
         facts = self._facts(len(X), X.shape[1], y.shape[1:])

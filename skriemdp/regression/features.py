@@ -20,15 +20,12 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = ["ADVICE", "FeatureMap", "FeatureScaling"]
-
 # Rows whose features are worked on at once; a few megabytes.
 _TILE = 4096
 ADVICE = (
     "have a feature beyond {limit:g} times feature_scale and were clipped; choose feature_scale "
     "from public knowledge of the data, or pass feature_scale='private'."
 )
-_WARN = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +163,6 @@ class FeatureScaling:
         advice = ADVICE.format(limit=features.limit)
         if not self.public:
             return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)
-        if beyond > _WARN * n:
+        if beyond > 0.2 * n:
             warn_user(f"{beyond / n:.0%} of the rows {advice}")
         return beyond / n

@@ -42,12 +42,8 @@ from skriemdp.regression.planning import (
 from skriemdp.regression.prediction_releases import WeightedMean
 from skriemdp.regression.wrapped_releases import WrappedModel
 
-__all__ = ["FitPlan", "plan_fit"]
-
 MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")
-# Scaled features are clipped to this many scales.
-_FEATURE_LIMIT = 10.0
 # Curvature radii from the origin to the farthest label.
 _FARTHEST = 20.0
 # Above it the kernel matrix of the per-query mechanism needs more than a gigabyte.
@@ -220,7 +216,8 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     )
     work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
     known = np.ones(()) if scale is None else scale
-    return FeatureMap(d, n_frequencies, length, known, _FEATURE_LIMIT, estimator.public_seed), work
+    # Scaled features are clipped to ten scales.
+    return FeatureMap(d, n_frequencies, length, known, 10.0, estimator.public_seed), work
 
 
 def _public_base(

@@ -40,8 +40,6 @@ from skriemdp.regression.scores import ManifoldRegressor
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = ["PrivateGeodesicRegressor"]
-
 
 class PrivateGeodesicRegressor(ManifoldRegressor):
     """Regression of points on a manifold on Euclidean features, private, with error bars.

@@ -17,16 +17,11 @@ from skriemdp.location_scale.points import radii
 from skriemdp.regression.geodesic_model import GeodesicModel
 from skriemdp.regression.planning import shorten
 
-__all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved", "shrunk"]
-
-# Eigenvalues of a noisy second moment are floored at this many standard deviations of its noise.
-_FLOOR = 2.0
 # Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
 # of the model.
 _DRAWS, _PER_ROW = 128, 4
 # Of these pairs Newton's matrix sees the first; at least so many per row of the model.
 _MATRIX_DRAWS, _MATRIX_PER_ROW = 32, 2
-_NEWTON_STEPS = 3
 # Newton's matrix shortens or lengthens a step by at most these factors: its noise is not followed
 # further.
 _LEAST, _LARGEST = 0.5, 2.0
@@ -36,8 +31,6 @@ _STRAIGHT, _NEAR = 1.0, 0.5
 # Draws for the mean second derivative, and the dimension from which on there are only as many as
 # that: time against noise.
 _HESSIAN_DRAWS, _FEW_DIMENSIONS = 300, 50
-# Floor of a mean second derivative: no step becomes longer than five times the gradient.
-_LEAST_HESSIAN = 0.2
 # Steps of difference quotients, over the radius of the data.
 _DIFFERENCE = 1e-4
 # Simulated covariances of residuals for a threshold, and errors for each: time against noise.
@@ -70,7 +63,8 @@ class Gram:
     def inverse(self) -> tuple[np.ndarray, bool]:
         """Inverse with eigenvalues floored at twice their noise, and whether that changed any."""
         values, vectors = np.linalg.eigh(self.matrix)
-        floor = _FLOOR * math.sqrt(len(values)) * self.noise
+        # Two standard deviations of the noise.
+        floor = 2.0 * math.sqrt(len(values)) * self.noise
         kept = np.maximum(values, max(floor, 1e-300))
         return (vectors / kept) @ vectors.T, bool((values < kept).any())
 
@@ -262,12 +256,7 @@ def shrunk(law: ModelLaw, gram: Gram) -> tuple[GeodesicModel, float, bool]:
 
 
 def _curved(
-    model: GeodesicModel,
-    target: np.ndarray,
-    gram: Gram,
-    spread: np.ndarray,
-    n: int,
-    reach: float,
+    model: GeodesicModel, target: np.ndarray, gram: Gram, spread: np.ndarray, n: int, reach: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The change of a model in curved space for which flat space asks `target`; its derivative.
 
@@ -306,7 +295,8 @@ def _hessian(geometry: Geometry, point: np.ndarray, spread: np.ndarray) -> np.nd
         np.minimum(roots, most) / np.tan(np.minimum(roots, most)),
         roots / np.tanh(roots),
     )
-    bent = np.maximum(bent, _LEAST_HESSIAN)
+    # No step becomes longer than five times the gradient.
+    bent = np.maximum(bent, 0.2)
     return np.mean((turns * bent[:, None, :]) @ np.swapaxes(turns, 1, 2), axis=0)
 
 
@@ -357,7 +347,7 @@ def _bent(
     left, values, right = np.linalg.svd(np.stack(columns, axis=1))
     inverse = (right.T / np.clip(values, _LEAST, _LARGEST)) @ left.T
     change, missing = target, target - seen(target)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(3):
         trial = change + (inverse @ missing.ravel()).reshape(target.shape)
         still = target - seen(trial)
         if not np.linalg.norm(still) < np.linalg.norm(missing):

@@ -12,8 +12,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.base import Geometry
 from skriemdp.regression.planning import shorten
 
-__all__ = ["GeodesicModel", "combined"]
-
 # Rows that are worked on at once; a few megabytes.
 _TILE = 2048
 

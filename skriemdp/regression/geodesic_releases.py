@@ -15,11 +15,7 @@ from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.points import (
-    PointRecords,
-    plan_point_search,
-    warn_direction,
-)
+from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
     RowBounds,
@@ -38,15 +34,6 @@ from skriemdp.regression.geodesic_model import GeodesicModel
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = [
-    "FeaturePlace",
-    "GeodesicPlan",
-    "GeodesicRelease",
-    "GeodesicReleases",
-    "plan_releases",
-    "representatives",
-]
-
 # Names of the releases.
 _FIRST_MOMENTS, _MOMENTS, _RESIDUALS = "first moments", "moments", "radius of residuals"
 # Share of mu**2 that the searches for features and responses may spend together.
@@ -54,7 +41,8 @@ _MOST_SEARCHED = 0.6
 # Shares of what is left for a first model, and for the radius of its residuals
 # (benchmarks/geodesic_regression.py --part errors).
 _FIRST, _RADIUS = 0.25, 0.1
-# One release of everything is better below this n mu over the root of the number of slopes.
+# One release of everything is better below this n mu over the root of the number of slopes
+# (benchmarks/geodesic_regression.py --part errors).
 _LEAST_FOR_TWO = 40.0
 # Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
 # log-normal prior.
@@ -62,7 +50,6 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 # The found radius is widened by this factor; highest and lowest level of its quantile
 # (benchmarks/geodesic_regression.py --part errors).
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
-_RANKS = 8.0
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
 # Rows ``(1, z)`` are divided by this to have length one at most.
@@ -163,7 +150,7 @@ class GeodesicPlan:
         """The release of a radius that holds most residuals, in a ball of this radius."""
         grid = tuple((2.0 * radius * _RATIO ** np.arange(1.0 - _RADII, 1.0)).tolist())
         prior = log_normal_weights(grid, _MEDIAN * radius, _SPREAD)
-        level = float(np.clip(1.0 - _RANKS / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
+        level = float(np.clip(1.0 - 8.0 / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
         return PrivateQuantile(grid, level, mu, prior)
 
     def check(self) -> None:
@@ -344,12 +331,7 @@ class GeodesicReleases:
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
 
     def _moments(
-        self,
-        model: GeodesicModel,
-        units: Units,
-        norm: float,
-        mu: float,
-        rng: np.random.Generator,
+        self, model: GeodesicModel, units: Units, norm: float, mu: float, rng: np.random.Generator
     ) -> ReleasedMoments:
         lifts, seen, (z, points) = self.plan.moments(norm), model.residuals, units.arrays
         if not self.plan.geometry.separate_rows:

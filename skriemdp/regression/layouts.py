@@ -8,8 +8,6 @@ import numpy as np
 
 from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
 
-__all__ = ["label_space", "layout", "tangent_labels"]
-
 
 def label_space(manifold: Any, columns: int) -> tuple[Hyperboloid, Hyperboloid | Poincare | None]:
     """The hyperbolic space of labels with so many columns, and the space whose points they are.

@@ -22,8 +22,6 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.planning import MODEL
 
-__all__ = ["MomentModel", "MomentSums"]
-
 
 @dataclass(frozen=True)
 class MomentModel:

@@ -20,21 +20,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp.privacy.events_basic import GaussianEvent
 
-
-__all__ = [
-    "BASE",
-    "BASE_SHARE",
-    "MODEL",
-    "BasePoint",
-    "frequency_rule",
-    "length_rule",
-    "model_rule",
-    "public_scale",
-    "query_ridge",
-    "query_rule",
-    "shorten",
-]
-
 # Names of the releases.
 BASE, MODEL = "base point", "model"
 # Share of mu^2 for the base point, and the norm to which its gradients are clipped.
@@ -88,11 +73,7 @@ class BasePoint:
         steps = tuple(first * (1.0 - t / n_steps) for t in range(n_steps))
         domain = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
         return RiemannianGradientDescent(
-            mu=self.mu,
-            n_steps=n_steps,
-            step_size=steps,
-            clip_norm=_BASE_CLIP,
-            domain=domain,
+            mu=self.mu, n_steps=n_steps, step_size=steps, clip_norm=_BASE_CLIP, domain=domain
         )
 
     @property

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
 
-__all__ = [
-    "KernelRidgeWeights",
-    "KernelWeights",
-    "QueryServer",
-    "WeightedMean",
-    "gaussian_kernel",
-]
-
-
 def gaussian_kernel(X: np.ndarray, Y: np.ndarray, length_scale: float) -> np.ndarray:
     """``exp(-|x - y|^2 / (2 length_scale^2))``, shape ``(len(X), len(Y))``."""
     squares = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1)[None, :] - 2.0 * X @ Y.T

@@ -15,8 +15,6 @@ from skriemdp.core.estimator import PrivateEstimator
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["ManifoldRegressor", "frechet_r2", "frechet_variation"]
-
 
 class ManifoldRegressor(RegressorMixin, PrivateEstimator):
     """Shared by regressors whose responses are points."""

@@ -18,11 +18,6 @@ from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-__all__ = ["WrappedModel", "geodesic_gradients"]
-
-# Rows of people that are worked on at once; a few megabytes.
-_TILE = 4096
-
 
 def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Gradients of half the squared distance from ``exp_o(z_i)`` to the labels, in ``z_i``.
@@ -140,7 +135,7 @@ class WrappedModel:
             rounded = self._products.rounded(features, self._steps)
             return Units((rounded, directions, lengths))
         people = []  # in tiles of people with as many rows, of which some count for nothing
-        for chosen, rows, inside in groups.blocks(_TILE):
+        for chosen, rows, inside in groups.blocks(4096):
             shares = np.where(inside, 1.0 / groups.sizes[chosen, None], 0.0)
             people.append((features[rows], directions[rows], lengths[rows], shares))
         return Units((people,))

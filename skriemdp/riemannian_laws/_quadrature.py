@@ -9,26 +9,18 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["QuadratureError", "Window", "integrate"]
-
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 # Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
 # Every fourth of the first nodes and every other one must tell the same; every eighth is a probe.
 _FIRST_NODES = 96
-# More nodes are not tried: the integral is refused.
-_MOST_NODES = 49152
 # Changes by a refinement, whose squares are the errors of the finer rule; see `integrate`.
 _CHANGE, _ROUGH_CHANGE = 2e-8, 0.03
-# How often a search may go on from a narrow peak that it had missed.
-_MOST_SEARCHES = 6
 # Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
 _STRIDE = 12
-_PROBES = 12
 # Nodes that are evaluated at once: their temporaries stay in cache, and are so small that their
 # memory is used again and not asked for anew.
 _BLOCK = 6000
-_WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
 
 
 class QuadratureError(ArithmeticError):
@@ -48,10 +40,7 @@ class Window:
 
 
 def integrate(
-    evaluate: Integrand,
-    rows: int,
-    span: tuple[float, float],
-    window: Window | None = None,
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
@@ -101,7 +90,7 @@ def integrate(
     index = np.flatnonzero(alive & (high > low) & rough.any(axis=0))
     count = _FIRST_NODES
     while index.size:
-        if count > _MOST_NODES:
+        if count > 49152:
             raise QuadratureError("an integral of a privacy profile did not converge.")
         step = (high[index] - low[index]) / count
         t = low[index, None] + step[:, None] * (np.arange(count) + 0.5)
@@ -116,10 +105,7 @@ def integrate(
 
 
 def _windows(
-    evaluate: Integrand,
-    rows: int,
-    span: tuple[float, float],
-    window: Window | None,
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Log heights near the peaks, and the ends of the intervals that matter, of all rows.
 
@@ -146,7 +132,7 @@ def _windows(
         low[tried], high[tried] = ends[0][tried], ends[1][tried]
     else:
         search(everyone)
-    wider = _WIDEN * (high[tried] - low[tried])
+    wider = 0.04 * (high[tried] - low[tried])
     low[tried] = np.maximum(low[tried] - wider, span[0])
     high[tried] = np.minimum(high[tried] + wider, span[1])
     sums, good = _opening(evaluate, everyone, low, high, top, span)
@@ -177,7 +163,7 @@ def _opening(
         rows = index[block]
         step = (high[rows] - low[rows])[:, None] / _FIRST_NODES
         log_scale, terms = evaluate(rows, low[rows, None] + step * np.arange(_FIRST_NODES + 1))
-        probes = _cleaned(log_scale[:, :: _FIRST_NODES // _PROBES])
+        probes = _cleaned(log_scale[:, :: _FIRST_NODES // 12])
         top[rows] = np.where(np.isnan(top[rows]), probes.max(axis=1), top[rows])
         found = np.isfinite(top[rows])
         bottom = np.where(found, top[rows], np.inf) - _DEPTH
@@ -197,7 +183,8 @@ def _search(
     grid = np.linspace(span[0], span[1], 48)
     peak, top = _best(evaluate, index, np.broadcast_to(grid, (index.size, grid.size)))
     width = np.full(index.size, grid[1] - grid[0])
-    for _ in range(_MOST_SEARCHES):
+    # A search may go on from narrow peaks that it had missed.
+    for _ in range(6):
         for _ in range(4):
             t = peak[:, None] + width[:, None] * np.linspace(-1.0, 1.0, 13)
             peak, top = _best(evaluate, index, np.clip(t, *span))

@@ -17,8 +17,6 @@ from scipy.special import gammaln
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.riemannian_laws.distributions_radial import RadialTable, accepted
 
-__all__ = ["sample_gaussian_logarithms", "sample_laplace_logarithms", "volume_growth"]
-
 
 def volume_growth(size: int) -> float:
     """Exponential growth rate of balls: ``sqrt(m (m**2 - 1) / 12)``; Laplace needs 1/b above it."""

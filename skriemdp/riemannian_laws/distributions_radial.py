@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RadialTable", "accepted"]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _DEPTH = 60.0  # the density is cut where it has fallen by exp(-60)
 

@@ -16,22 +16,16 @@ from scipy.special import ndtr
 # Upper bounds of the delta of a symmetric pair, at an array of epsilons.
 Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["MOST_MU", "chord_delta", "choose_cells"]
-
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
-# Cells of a first look, and of the result: time against the looseness of chords, which falls like
-# the inverse square of their number.
-_FIRST = 36
+# Cells of the result: time against the looseness of chords, which falls like the inverse square of
+# their number.
 _CELLS = 160
 # Cells that suffice where cutting the first ones into them changes the result by less than this
 # factor: time.
 _FEW, _ENOUGH = 40, 1.01
-# They are not tried where joining the first ones in pairs changes it by more.
-_HOPELESS = 1.06
 _REACH, _FARTHEST = 9.0, 37.0  # standard deviations of the Gaussian loss on both sides
 _TAIL = 1e-6  # mass beyond the cells, over the result, that is not worth more cells
-_UP = 1.0 + 1e-10  # rounding of the cells' masses
 
 
 class Cells:
@@ -96,7 +90,8 @@ def _first_cells(
     """Equal cells that reach far enough, and what each of their edges contributes."""
     reach = _REACH
     while True:
-        edges = np.linspace(-reach, reach, _FIRST + 1)
+        # A first look takes few cells.
+        edges = np.linspace(-reach, reach, 37)
         if kink is not None:
             corner = (epsilon - kink) / mu - 0.5 * mu
             if -reach < corner < reach:
@@ -162,7 +157,8 @@ def chord_delta(
 
     def value(cells: Cells) -> float:
         values = _mirrored(profile, epsilon - cells.losses)
-        return min(float(cells.weights @ values + cells.tail) * _UP, 1.0)
+        # rounding of the cells' masses
+        return min(float(cells.weights @ values + cells.tail) * (1.0 + 1e-10), 1.0)
 
     if cells is not None:
         return value(cells)
@@ -170,7 +166,8 @@ def chord_delta(
     first, shares = _first_cells(profile, mu, epsilon, kink)
     # Of cells twice as wide the excess is about four times as large.
     wide = Cells(mu, np.append(first.edges[:-1:2], first.edges[-1]))
-    if value(wide) > _HOPELESS * (float(shares.sum()) + first.tail):
+    # They are not tried where joining the first ones in pairs changes it by more.
+    if value(wide) > 1.06 * (float(shares.sum()) + first.tail):
         return value(_cut(mu, first, shares, _CELLS))
     bound = value(_cut(mu, first, shares, _FEW))
     if float(shares.sum()) + first.tail <= _ENOUGH * bound:

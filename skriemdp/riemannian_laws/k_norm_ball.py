@@ -13,12 +13,8 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
 from skriemdp.riemannian_laws.distributions_radial import accepted
 
-__all__ = ["expected_proposals", "sample_k_norm_in_ball"]
-
 # Records are counted in so many bins of their distance, and slopes taken at so many distances.
 _BINS = 256
-# What a proposal loses by being constant on cells, in its logarithm and for each dimension.
-_CELL = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +147,8 @@ def _envelope(
     """Envelope from a lower bound of the gradient on shells about `center`, over `scale`."""
     dim, root = ball.geometry.dim, math.sqrt(ball.geometry.curvature_bounds[1])
     smallest = 0.01 * min(reach, scale)
-    cells = math.ceil(math.log(reach / smallest) * dim / _CELL)
+    # A proposal that is constant on cells loses .1 in its logarithm, for each dimension.
+    cells = math.ceil(math.log(reach / smallest) * dim / 0.1)
     edges = np.concatenate([[0.0], np.geomspace(smallest, reach * (1.0 + 1e-12), cells + 1)])
     # Areas of spheres grow up to the equator, and fall beyond.
     low, high = edges[:-1], edges[1:]

@@ -28,16 +28,6 @@ from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
-__all__ = [
-    "KNormGradientMechanism",
-    "RiemannianGaussianMechanism",
-    "RiemannianLaplaceMechanism",
-    "sample_k_norm_gradient",
-]
-
-# A draw that takes more is refused.
-_MOST_PROPOSALS = 1e4
-
 
 def _space(geometry: Geometry) -> SpaceForm:
     """Space, dimension and curvature as RiemannianEvent wants them."""
@@ -338,7 +328,7 @@ class KNormGradientMechanism:
         """Raise ValueError unless there is a law for this many records, and a draw ends soon."""
         if self.ball is None:
             _proposal(self.geometry, n_records, self.scale)
-        elif (proposals := expected_proposals(self.ball, n_records, self.scale)) > _MOST_PROPOSALS:
+        elif (proposals := expected_proposals(self.ball, n_records, self.scale)) > 1e4:
             raise ValueError(
                 f"a draw of the K-norm gradient law on {self.geometry}, radius="
                 f"{self.ball.radius:g}, for n={n_records} records would take about "

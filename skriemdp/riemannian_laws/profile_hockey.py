@@ -10,21 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from skriemdp.riemannian_laws._quadrature import Window, integrate
-from skriemdp.riemannian_laws.profile_integrand import LOG_HALF, RadialPair, _Boundary, log_share
-
-__all__ = [
-    "log_complement",
-    "log_delta",
-    "log_delta_and_loss",
-    "log_delta_direct",
-    "log_half_complement",
-    "log_second_share",
-]
+from skriemdp.riemannian_laws.profile_integrand import RadialPair, _Boundary, log_share
 
 _FINITE_SPAN = (-3.9, 3.9)
 _INFINITE_SPAN = (-5.0, 26.0)
-# Where the two halves of the integral cancel beyond this factor, the nested form takes over.
-_MOST_CANCELLATION = 1e4
 
 
 def _finite_map(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -89,10 +78,7 @@ def _log_normaliser(pair: RadialPair) -> float:
 
 
 def _main(
-    pair: RadialPair,
-    boundary: _Boundary,
-    terms: Callable[..., Any],
-    window: Window | None = None,
+    pair: RadialPair, boundary: _Boundary, terms: Callable[..., Any], window: Window | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the distances r at which the sphere around the first centre is cut.
 
@@ -237,7 +223,7 @@ def log_half_complement(pair: RadialPair) -> float:
     total = _log_main(pair, boundary, _outside)
     if pair.kind > 0:
         total = np.logaddexp(total, _first_cap(pair, boundary))
-    return min(float(total[0]) - _log_normaliser(pair), LOG_HALF)
+    return min(float(total[0]) - _log_normaliser(pair), math.log(0.5))
 
 
 def log_complement(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
@@ -263,7 +249,8 @@ def log_delta(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     around the first centre, and G the part of the sphere of radius R(r) around the second, that lie
     in {loss >= epsilon} (docs/theory/riemannian-gdp.md).
     """
-    return np.minimum(log_delta_and_loss(pair, epsilon, _MOST_CANCELLATION)[0], 0.0)
+    # Where the two halves of the integral cancel beyond this factor, the nested form takes over.
+    return np.minimum(log_delta_and_loss(pair, epsilon, 1e4)[0], 0.0)
 
 
 def log_delta_and_loss(

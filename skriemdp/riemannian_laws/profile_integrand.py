@@ -10,10 +10,6 @@ from scipy.special import betainc, betaln
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["LOG_HALF", "RadialPair", "log_share"]
-
-LOG_HALF = math.log(0.5)
-
 
 @dataclass(frozen=True)
 class RadialPair:
@@ -214,7 +210,7 @@ def log_share(u: np.ndarray, order: int) -> np.ndarray:
     """
     u = np.clip(u, 0.0, 1.0)
     if order == 0:
-        return np.full_like(u, LOG_HALF)
+        return np.full_like(u, math.log(0.5))
     with np.errstate(divide="ignore"):
         if order == 1:
             return np.log((2.0 / math.pi) * np.arcsin(np.sqrt(u)))

@@ -19,18 +19,6 @@ from skriemdp.riemannian_laws.profile_hockey import (
 )
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
 
-__all__ = [
-    "certified_mu",
-    "delta_floor",
-    "is_gdp",
-    "mu_at_zero",
-    "mu_estimate",
-    "mu_floor",
-    "tail_line",
-]
-
-# Hyperbolic Gaussians: the supremum over epsilon leaves epsilon = 0 near this distance or beyond.
-_SCAN_FROM = 2.5
 # Quadrature error that certificates grant to log delta and log(1 - delta).
 _MARGIN = 1e-10
 # Cells of a certificate: time against how near to the supremum a mu can still be certified.
@@ -101,7 +89,9 @@ def mu_estimate(pair: RadialPair) -> float:
     (docs/theory/riemannian-gdp.md).
     """
     best = mu_at_zero(pair)
-    if pair.law == "laplace" or pair.kind >= 0 or pair.distance <= _SCAN_FROM:
+    # Hyperbolic Gaussians: the supremum over epsilon leaves epsilon = 0 near this distance or
+    # beyond.
+    if pair.law == "laplace" or pair.kind >= 0 or pair.distance <= 2.5:
         return best
     m = pair.distance / pair.scale
     reach = min(best * (0.5 * best + 25.0), m * (40.0 + 0.5 * m + pair.order * pair.scale))

@@ -21,17 +21,10 @@ from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, ta
 if TYPE_CHECKING:
     from skriemdp.riemannian_laws._quadrature import Window
 
-
-__all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
-
-# Smallest delta that a loss distribution resolves; the mass beyond becomes an infinite loss.
-_LAST_LOG_DELTA = math.log(1e-22)
 # Nodes of a loss distribution or a Renyi divergence: time against the looseness of chords.
 _POINTS = 2000
 # Far below, an analytic bound replaces the quadrature.
 _FAR_LOG_DELTA = -2e4
-# Renyi divergences of higher orders on hyperbolic space come from the certified mu.
-_LARGE_ORDER = 64.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -89,7 +82,8 @@ def symmetric_losses(
     """
     grid = np.linspace(0.0, reach, 33)[1:]
     for _ in range(2):
-        far = log_delta_upper(grid) <= _LAST_LOG_DELTA
+        # A loss distribution resolves no smaller delta; the mass beyond becomes an infinite loss.
+        far = log_delta_upper(grid) <= math.log(1e-22)
         k = int(np.argmax(far)) if far.any() else grid.size - 1
         high = grid[k]
         grid = np.linspace(grid[k - 1] if k else 0.0, high, 17)[1:]
@@ -133,9 +127,7 @@ class RadialRelease:
         return self._rounded(epsilon, value, log_margin(self.pair, epsilon, value))
 
     def _quick_log_delta_upper(
-        self,
-        epsilon: ArrayLike,
-        windows: tuple[Window | None, Window | None] = (None, None),
+        self, epsilon: ArrayLike, windows: tuple[Window | None, Window | None] = (None, None)
     ) -> np.ndarray:
         """Log delta with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)
@@ -246,7 +238,8 @@ def _renyi(release: RadialRelease, alpha: float) -> float:
     nodes, logs = _base_nodes(release)
     beyond = -math.inf
     if not math.isfinite(release.epsilon_max):
-        if alpha > _LARGE_ORDER:
+        # Renyi divergences of higher orders on hyperbolic space come from the certified mu.
+        if alpha > 64.0:
             mu = release.gdp_bound
             if mu is not None:
                 return 0.5 * alpha * mu * mu * (1.0 + 1e-12)

@@ -24,8 +24,6 @@ from skriemdp.riemannian_laws.profile_release import (
     symmetric_losses,
 )
 
-__all__ = ["MatrixRelease"]
-
 _ROOT_CURVATURE = math.sqrt(0.5)
 # Atoms of the plane's loss in each cell: time against their looseness.
 _POINTS = 200
@@ -33,12 +31,6 @@ _POINTS = 200
 # shown to lie above every direction; cells that would need less than that are at least so wide.
 _STRETCH = 1.003
 _NARROWEST = 2e-4
-# Cells of the Gaussian loss of the line's part: as above.
-_CHORDS = 48
-# Up to this excess of mu^2 in the plane one Gaussian bound for all directions is tried first.
-_NEARLY_FLAT = 0.05
-# Steps along the geodesic, for the bound of mu in all directions.
-_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,9 @@ def _with_line(profile: Callable[..., Any], mu: float) -> Callable[..., Any]:
 @functools.lru_cache(maxsize=256)
 def _matrix_delta(release: MatrixRelease, epsilon: float, mu: float) -> float:
     reported = _with_line(_profile(release.stretched_pair), mu)(epsilon)
-    bound = release.gdp_bound if release._excess < _NEARLY_FLAT else None
+    # One Gaussian bound for all directions is tried first where mu^2 exceeds it little in the
+    # plane.
+    bound = release.gdp_bound if release._excess < 0.05 else None
     if bound is not None and gaussian_delta(math.hypot(bound, mu), epsilon) <= reported:
         return reported
     # From q = 0 on: the widest cells whose pairs stay below what is reported.
@@ -178,7 +172,7 @@ def _matrix_delta(release: MatrixRelease, epsilon: float, mu: float) -> float:
         while True:
             end = min(1.0, q + width)
             line = math.hypot(mu, m * math.sqrt(end))
-            cells = choose_cells(profile, line, epsilon, count=_CHORDS)
+            cells = choose_cells(profile, line, epsilon, count=48)
             value = chord_delta(profile, line, epsilon, cells=cells)
             if value <= reported or end - q <= _NARROWEST:
                 break
@@ -216,7 +210,7 @@ def _matrix_mu(release: MatrixRelease) -> float | None:
     (j nu)-GDP, for a chain of j such pairs joins its ends.  A move with share q along the line has
     ``j = ceil(k sqrt(1 - q))``, so ``q <= 1 - ((j - 1) / k)^2``.
     """
-    k = _STEPS
+    k = 1000
     step = certified_mu(dataclasses.replace(release, sensitivity=release.sensitivity / k)._plane(0))
     if step is None:
         return None

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from skriemdp._groups import Groups, read_groups
 from skriemdp._progress import silence
@@ -26,7 +24,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
+from skriemdp.core.estimator import PrivateEstimator, check_noise
 from skriemdp.core.manifold_input import geometry_of
 from skriemdp.core.parameters import check_parameters, warn_large_epsilon
 from skriemdp.core.spent import PrivacySpent
@@ -65,12 +63,6 @@ from skriemdp.selection.releases import Scores
 if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
-
-__all__ = ["PrivateGridSearchCV"]
-
-
-# The public share of the records, or of the groups, that scores.
-_VALIDATION_SHARE = 0.25
 # How squared errors read the truth: as the estimators read their tables.
 _NUMBERS: dict[str, Any] = {
     "dtype": np.float64,
@@ -261,11 +253,7 @@ class PrivateGridSearchCV(AsksForRows):
         accountant = chosen_accountant(self.accountant, token)
         fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
-            fits,
-            runs,
-            self.loss_bound,
-            self.delta,
-            accountant.composes(0.0, self.delta),
+            fits, runs, self.loss_bound, self.delta, accountant.composes(0.0, self.delta)
         )
         event, gaussian = scores.event, scores.scoring.mu is not None
         words.append((INTEGERS if gaussian else PLAIN) if separate else _COMPANY)
@@ -301,12 +289,7 @@ class PrivateGridSearchCV(AsksForRows):
             best = self._run(scores, chosen, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon,
-            float(self.delta),
-            as_drawn(event, seed),
-            unit,
-            public=public,
-            entry=entry,
+            epsilon, float(self.delta), as_drawn(event, seed), unit, public=public, entry=entry
         )
         self._report(candidates, best)
         return self
@@ -346,7 +329,8 @@ class PrivateGridSearchCV(AsksForRows):
         arrays = (X,) if y is None else (X, y)
 
         def divided(*arrays: Any) -> list[Any]:
-            return split(arrays, _VALIDATION_SHARE, self.public_seed)
+            # A quarter of the records, or of the groups, scores: public.
+            return split(arrays, 0.25, self.public_seed)
 
         train, test, *labels = quietly(divided, *arrays, labels=True)
         y_train, y_test = labels or (None, None)
@@ -534,18 +518,6 @@ class PrivateGridSearchCV(AsksForRows):
 
     # -- the winner's methods -------------------------------------------------------------------
 
-    def _winner(self) -> PrivateEstimator:
-        check_is_fitted(self)
-        return self.best_estimator_
-
-    @property
-    def n_features_in_(self) -> int:
-        return self._winner().n_features_in_
-
-    @property
-    def classes_(self) -> np.ndarray:
-        return self._winner().classes_
-
     @property
     def _answering(self) -> Any:
         return getattr(self, "best_estimator_", self.estimator)
@@ -555,31 +527,7 @@ class PrivateGridSearchCV(AsksForRows):
         """Search, then transform the same rows with the winner."""
         return self.fit(X, y, groups).transform(X, groups)
 
-    def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
-        winner = self._winner()
-        if not isinstance(last_step(winner), PerGroup):
-            return getattr(winner, method)(X)
-        model, rows = before_last(winner, X)
-        return getattr(model, method)(rows, groups=groups)
-
-    @asks("score")
-    def score(
-        self,
-        X: np.ndarray,
-        y: np.ndarray | None = None,
-        sample_weight: ArrayLike | None = None,
-        groups: Any = None,
-    ) -> float:
-        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
-
-        `sample_weight` is passed on when it is given; `groups` is for :class:`PerGroup`.
-        """
-        weights: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
-        winner: Any = self._winner()
-        if isinstance(last_step(winner), PerGroup):
-            winner, X = before_last(winner, X)
-            weights["groups"] = groups
-        return winner.score(X, y, **weights)
-
-    def __sklearn_tags__(self) -> Tags:
-        return tags_of(super().__sklearn_tags__(), self.estimator)
+    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+        if not isinstance(last_step(self.best_estimator_), PerGroup):
+            return self.best_estimator_, X, {}
+        return *before_last(self.best_estimator_, X), {"groups": groups}

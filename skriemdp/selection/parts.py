@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quietly
@@ -22,28 +22,6 @@ from skriemdp.preprocessing import PerGroup
 
 if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
-
-__all__ = [
-    "Part",
-    "Uncharged",
-    "as_array",
-    "as_given",
-    "before_last",
-    "candidates_of",
-    "check_before",
-    "fit_arguments",
-    "fitted",
-    "is_pipeline",
-    "last_step",
-    "length",
-    "private_step",
-    "quiet",
-    "refuse_streams",
-    "seen",
-    "split",
-    "validated_step",
-]
-
 
 # scikit-learn's modules of grids, splits and pipelines take longer to load than a search to run,
 # so none of them is loaded here.
@@ -87,7 +65,14 @@ def split(arrays: Sequence[Any], share: float, public_seed: int) -> list[Any]:
     rng = public_generator(public_seed, "validation split")
     order = rng.permutation(n)
     parts = order[scored:], order[:scored]
-    return [_safe_indexing(array, rows) for array in arrays for rows in parts]
+    return [_at(array, rows) for array in arrays for rows in parts]
+
+
+def _at(array: Any, rows: np.ndarray) -> Any:
+    """The chosen `rows` of an array, a sparse matrix, a data frame or a list."""
+    if hasattr(array, "iloc"):
+        return array.iloc[rows]
+    return array[rows] if hasattr(array, "shape") else [array[row] for row in rows]
 
 
 def is_pipeline(estimator: Any) -> bool:
@@ -134,7 +119,7 @@ class Part:
 
     def rows(self, chosen: np.ndarray) -> Part:
         """The rows `chosen`."""
-        X, y = (None if a is None else _safe_indexing(a, chosen) for a in (self.X, self.y))
+        X, y = (None if a is None else _at(a, chosen) for a in (self.X, self.y))
         return Part(X, y, None if self.people is None else self.people[chosen])
 
 

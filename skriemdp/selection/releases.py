@@ -18,12 +18,6 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import ParallelEvent, SelectionEvent
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
-__all__ = ["Scores"]
-
-# Laplace noise of scores is taken if the search then costs at most this factor more: it halves
-# their error.
-_MORE = 1.02
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -49,12 +43,7 @@ class Scores:
 
     @classmethod
     def planned(
-        cls,
-        fits: list[Event],
-        runs: float,
-        loss_bound: float,
-        delta: float,
-        composes: bool,
+        cls, fits: list[Event], runs: float, loss_bound: float, delta: float, composes: bool
     ) -> Scores:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
@@ -74,7 +63,8 @@ class Scores:
         by_laplace, by_gaussian = (
             _search(ParallelEvent((*distinct, score)), runs) for score in (laplace, gaussian)
         )
-        cheap = by_laplace.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
+        # Where it costs at most 2 % more, Laplace noise halves the error of scores.
+        cheap = by_laplace.epsilon(delta) <= 1.02 * by_gaussian.epsilon(delta)
         if cheap and not composes:
             return cls(by_laplace, laplace, loss_bound)
         return cls(by_gaussian, gaussian, loss_bound)

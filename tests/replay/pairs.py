@@ -1807,7 +1807,7 @@ def _interrupted(estimator, *arguments):
 def _agent(geometry, distance):
     def fit(accountant, X):
         problem = PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0)._problem(X)
-        settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, math.inf)
+        settings = LocalSettings("rsgd", 1, 0.5, 1.0, math.inf)
         domain = GeodesicBall(geometry, None, 8.0)
         agent = Agent("0", problem, settings, 2.0, domain, accountant=accountant, random_state=0)
         point = along(geometry, [distance])[0]

@@ -15,9 +15,6 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import CoordinateGeometry
 
-# Keeps exponentials within the range of floats.
-_LARGEST_LOG = 700.0
-
 
 @dataclass(frozen=True)
 class SPDGeometry(CoordinateGeometry):
@@ -65,7 +62,8 @@ class SPDGeometry(CoordinateGeometry):
         """The largest condition number within `radius` of `point`, times the size."""
         logarithms = sym.log_eigenvalues(np, np.asarray(point, dtype=float))
         spread = float(np.max(logarithms) - np.min(logarithms))
-        return self.size * math.exp(min(spread + math.sqrt(2.0) * radius, _LARGEST_LOG))
+        # The exponent stays within the range of floats.
+        return self.size * math.exp(min(spread + math.sqrt(2.0) * radius, 700.0))
 
     @abstractmethod
     def _metric_table(self, xp: ModuleType, eigenvalues: Array) -> Array:

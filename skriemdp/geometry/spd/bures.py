@@ -16,8 +16,6 @@ from skriemdp.geometry.spd.base import SPDGeometry
 # Runge-Kutta steps of the parallel transport; its relative error is below 1e-6 between matrices
 # whose optimal transport map has eigenvalues in [1/4, 4] (tests/test_spd.py).
 TRANSPORT_STEPS = 64
-# Entries of the matrices whose coefficients are computed at once.
-_GROUP_ENTRIES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,8 @@ class BuresWassersteinSPD(SPDGeometry):
             # Many times at once where the matrices are few: calls would cost more than arithmetic.
             last = 2 * TRANSPORT_STEPS
             entries = max(math.prod(line.shape), math.prod(point.shape))
-            group = max(1, _GROUP_ENTRIES // max(1, entries))
+            # Entries of the matrices whose coefficients are computed at once.
+            group = max(1, 2**14 // max(1, entries))
             for begin in range(0, last + 1, group):
                 steps = [step * half for step in range(begin, min(begin + group, last + 1))]
                 times = xp.asarray(steps, dtype=line.dtype, device=device(line))

@@ -16,7 +16,7 @@ from skriemdp.federated.flower import make_client_app
 from skriemdp.geometry import SPD, GeodesicBall
 
 BALL = GeodesicBall(SPD(2), None, 1.0)
-SETTINGS = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
+SETTINGS = LocalSettings("rsgd", 1, 1.0, 1.0, math.inf)
 NOISE_MULTIPLIER = 20.0
 
 
