@@ -673,3 +673,13 @@ def test_logarithms_of_log_euclidean_matrices_are_taken_once(monkeypatch):
         np.testing.assert_array_equal(records.coordinates(center), rows)
         np.testing.assert_allclose(lengths, np.linalg.norm(rows, axis=1))
     assert len(seen) == len(points)
+
+
+def test_lengths_are_distances_and_keep_nothing():
+    geometry = SPD(3)
+    points = np.stack([np.diag([1.0, 2.0, 3.0 + k]) for k in range(5)])
+    records = PointRecords(geometry, points)
+    (near,) = records.distances(geometry.base_point)
+    found, kept = records.lengths(points[1]), records.coordinates(geometry.base_point)
+    assert kept is not None and records.lengths(geometry.base_point) is near
+    np.testing.assert_allclose(found, next(records.distances(points[1])), rtol=1e-12, atol=1e-12)
