@@ -8,6 +8,7 @@ import inspect
 import numbers
 import os
 import secrets
+import threading
 from collections.abc import Callable, Hashable
 from typing import Any, NoReturn
 
@@ -103,6 +104,7 @@ class NoiseGenerator(np.random.Generator):
     def __init__(self, bit_generator: np.random.BitGenerator):
         super().__init__(bit_generator)
         self._process = os.getpid()
+        self._lock = threading.Lock()  # two threads that took one stock would share its noise
         self._ahead = np.empty(0, dtype=np.int64)
         self._block = 64  # as cheap as one
         self._stocks: dict[Hashable, tuple[list[Any], int]] = {}
@@ -115,13 +117,14 @@ class NoiseGenerator(np.random.Generator):
         All draws from one generator must be of one law; blocks double up to `_LARGEST_BLOCK`.
         """
         self.check_process()
-        missing = count - len(self._ahead)
-        if missing > 0:
-            block = max(missing, self._block)
-            self._block = min(2 * self._block, _LARGEST_BLOCK)
-            self._ahead = np.concatenate([self._ahead, draw(self, block)])
-        taken, self._ahead = self._ahead[:count], self._ahead[count:]
-        return taken
+        with self._lock:
+            missing = count - len(self._ahead)
+            if missing > 0:
+                block = max(missing, self._block)
+                self._block = min(2 * self._block, _LARGEST_BLOCK)
+                self._ahead = np.concatenate([self._ahead, draw(self, block)])
+            taken, self._ahead = self._ahead[:count], self._ahead[count:]
+            return taken
 
     def next_ahead(
         self, law: Hashable, draw: Callable[[np.random.Generator, int], list[Any]], most: int
@@ -131,12 +134,13 @@ class NoiseGenerator(np.random.Generator):
         Stocks double, up to `most` draws.
         """
         self.check_process()
-        stock, count = self._stocks.get(law, ([], 1))
-        if not stock:
-            stock = draw(self, count)
-            stock.reverse()
-            self._stocks[law] = stock, min(2 * count, most)
-        return stock.pop()
+        with self._lock:
+            stock, count = self._stocks.get(law, ([], 1))
+            if not stock:
+                stock = draw(self, count)
+                stock.reverse()
+                self._stocks[law] = stock, min(2 * count, most)
+            return stock.pop()
 
     def expect(self, count: int) -> None:
         """Say how many integers will be taken in all; drawn together they cost less."""

@@ -1,8 +1,10 @@
 """Noise is fresh by default, reproducible but never shared with an integer seed."""
 
+import itertools
 import multiprocessing
 import pickle
 import pickletools
+import sys
 import threading
 
 import numpy as np
@@ -213,6 +215,29 @@ def test_threads_share_no_noise():
     for thread in threads:
         thread.join()
     assert len(set(np.concatenate(draws))) == 32
+
+
+def test_threads_of_one_fit_share_no_stock():
+    rng, found = NoiseStreams()("a"), []
+    fresh = itertools.count()
+
+    def block(_, size):
+        return np.array([next(fresh) for _ in range(size)])
+
+    def take():
+        found.extend(int(rng.take_ahead(1, block)[0]) for _ in range(3000))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(set(found)) == 12_000
 
 
 FITTED = [
