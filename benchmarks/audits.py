@@ -57,6 +57,7 @@ from skriemdp.privacy.sensitivity import (
     trace_part_sensitivity,
 )
 from skriemdp.riemannian_laws.output import (
+    GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
@@ -295,7 +296,7 @@ def k_norm(rng):
         def gradient_norm(x):
             return np.abs((records[None] - x[:, None]).sum(axis=1))[:, 0]
 
-        return mechanism.release(gradient_norm, len(records), center, rng, trials)
+        return mechanism.release(GradientSum(gradient_norm, len(records), center), rng, trials)
 
     data, neighbour = np.array([[-1.0], [-1.0]]), np.array([[1.0], [-1.0]])
     return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
@@ -321,9 +322,8 @@ def k_norm_ball(radius):
             away = weights[1] / 3.0 * space.log_coordinates(*ends)
             center = space.exp_coordinates(ends[0], away)
             distances = space.dist(center, ends[[0, 0, 1 if weights[1] else 0]])
-            return mechanism.release(
-                lambda points: length(points, weights), 3, center, rng, trials, distances
-            )
+            total = GradientSum(lambda points: length(points, weights), 3, center, distances)
+            return mechanism.release(total, rng, trials)
 
         def loss(out):
             return length(out, (3, 0)) - length(out, (2, 1))

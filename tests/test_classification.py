@@ -192,8 +192,8 @@ def test_a_vote_pays_its_share_and_the_whole_charge_is_as_before():
     assert asked.privacy_spent_.mu == pytest.approx(gaussian_mu(8.0, 1e-5), rel=1e-12)
     vote = Vote.planned(Sphere(30), 600, 4, gaussian_mu(8.0, 1e-5))
     held = answers(3)
-    sigma = held.sigma(held.check(vote.mu * np.sqrt(vote.share)))
-    assert sigma == pytest.approx(10.0 / vote.mu, rel=1e-6)
+    sigma = held.sigma(held.check(vote.mu))
+    assert sigma == pytest.approx(10.0 / gaussian_mu(8.0, 1e-5), rel=1e-6)
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
     if halved:
         integers = noise._integers
         monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // 2)
-    vote, found = Vote.planned(Hyperboloid(2), 1000, 3, 4.0), []
+    ways, found = ("geodesic", "tangent", "largest class"), []
     decided = Vote.decided
     monkeypatch.setattr(
         Vote,
@@ -224,7 +224,7 @@ def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
     for label in (0, 1):
         labels[0], found[:] = label, []
         for _ in range(3000):
-            vote.release(Rule, Units((points, labels)), 4.0, lambda name: rng)
+            Vote(1000, ways, 4.0, Rule).release(Units((points, labels)), rng)
         sides.append(-np.sum(found, axis=1))
     audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
     assert (audit.mu > 4.0) == halved

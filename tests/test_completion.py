@@ -178,7 +178,7 @@ def test_sensitivities_hold_for_whole_rows(rng):
     matrix = random_ratings(rng, n=30, d=d)
     problem = CompletionProblem(matrix, 3, 0.2)
     point = problem.geometry.random_point(rng)
-    items, signal = ItemEffects(float(d)), SignalTest(3, 30, 1.0)
+    items, signal = ItemEffects(float(d), 1.0), SignalTest(3, 30, 1.0)
     clip, tau = 0.3, items.tau
 
     def statistics(ratings):
@@ -296,15 +296,15 @@ def test_two_instalments_are_as_good_as_one(rng):
     for trial in range(400):
         for name, shares in (("whole", [0.5]), ("parts", [0.3, 0.2])):
             streams = NoiseStreams(trial, name.encode())
-            items = completion_release._Items(matrix, ItemEffects(5.0), 0.0, 0.6, plan, streams)
+            items = completion_release._Items(matrix, 5.0, 0.0, 0.6, plan, streams)
             for k, share in enumerate(shares):
                 items.add(share, k)
             found = np.concatenate([items.sums / DEVIATION_BOUND, items.counts])
-            draws[name].append(found - item_totals(ItemEffects(5.0), matrix, 0.0))
+            draws[name].append(found - item_totals(ItemEffects(5.0, 1.0), matrix, 0.0))
     scales = {
         name: np.array(noise).reshape(400, 2, 12).std(axis=(0, 2)) for name, noise in draws.items()
     }
-    exact = [2 * ItemEffects(5.0).tau / math.sqrt(0.5)] * 2
+    exact = [2 * ItemEffects(5.0, 1.0).tau / math.sqrt(0.5)] * 2
     # 4800 draws each: relative standard error 1 %.
     assert scales["whole"] == pytest.approx(exact, rel=0.06)
     assert scales["parts"] == pytest.approx(exact, rel=0.06)
@@ -604,7 +604,7 @@ def test_audit_of_items_when_a_user_rates_everything(rng, halve):
     rows = [np.where(np.arange(d) % 2, s, -s) for s in (1.0, -1.0)]
     sides = [with_row(matrix, 5, row) for row in rows]
     units = [Units((Users(with_data(side, _deviations(side, 0.0))),)) for side in sides]
-    held = ItemEffects(10.0).held(d)
+    held = ItemEffects(10.0, mu).held(d)
     scores, _ = _scores(units, [_entries] * 2, held, mu, 40_000, halve)
     audit = audit_scores(*scores, confidence=1 - 1e-6)
     assert (audit.mu > mu) == halve
@@ -807,13 +807,13 @@ def test_effects_follow_the_counts_where_popular_means_good(rng):
     n, d = 20_000, 60
     masses = np.geomspace(5, 2000, d)
     true = 0.1 * (np.log(masses) - np.log(masses).mean())
-    items = ItemEffects(20.0)
+    items = ItemEffects(20.0, 1.0)
     sigma = items.held(d).bound.value
     errors = []
     for _ in range(40):
         sums = masses * true + rng.normal(0, DEVIATION_BOUND * sigma, d)
         counts = masses + rng.normal(0, sigma, d)
-        found, _ = items.effects(sums, counts, 1.0, 1.0)
+        found, _ = items.effects(sums, counts, 1.0)
         errors.append(np.mean((found[:20] - true[:20]) ** 2))
     # Shrunk towards zero alone, effects of rare items are wrong by their whole size.
     assert n > d and np.mean(errors) < 0.25 * np.mean(true[:20] ** 2)

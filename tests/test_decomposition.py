@@ -27,13 +27,14 @@ from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.location_scale.rows import PairDifferences, Rows
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.mechanisms.covariance import symmetric_noise_radius
 from skriemdp.mechanisms.held import Moment
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, exact_moment
-from skriemdp.pca.search_releases import Bounds, BoundsSearch, clip_level
+from skriemdp.pca.search_releases import Bounds, BoundsSearch, _Asking, clip_level
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.sensitivity import second_moment_sensitivity
@@ -383,7 +384,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         (vector, "LaplaceNoise"),
     ]:
         cls = getattr(module, name)
-        for method in {"release", "release_counts", "search"} & set(dir(cls)):
+        for method in {"release", "release_counts"} & set(dir(cls)):
             original = getattr(cls, method)
 
             def spy(self, *args, _original=original, **kwargs):
@@ -404,13 +405,12 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         return _original(self, *args)
 
     monkeypatch.setattr(RiemannianGradientDescent, "solve", solved)
-    for budget in (GaussianBudget, PureBudget):
 
-        def counted(self, share, _original=budget.count):
-            drawn.append((noise := _original(self, share)).event)
-            return noise
+    def counted(part, n, parameter, pure, rng):
+        drawn.append(PureEvent(parameter) if pure else GaussianEvent(1.0 / parameter))
+        return noisy_fraction(part, n, parameter, pure, rng)
 
-        monkeypatch.setattr(budget, "count", counted)
+    monkeypatch.setattr(search_releases, "noisy_fraction", counted)
 
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
@@ -557,7 +557,8 @@ def test_effective_rank_is_found(rank):
     X = rng.normal(size=(40_000, 12))
     X[:, rank:] *= 1e-3
     search = BoundsSearch(*X.shape, 0.3, False, None)
-    found = search._effective_rank(dense(X), np.zeros(12), GaussianBudget(0.3), rng)
+    asked = _Asking(dense(X), GaussianBudget(0.3), rng)
+    found = search._effective_rank(asked, np.zeros(12))
     # Rows scaled to norm one have cosines of mean square 1/rank, exactly.
     assert found == pytest.approx(rank, rel=0.1)
 

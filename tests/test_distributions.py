@@ -20,6 +20,7 @@ from skriemdp.riemannian_laws.distributions_matrix import volume_growth
 from skriemdp.riemannian_laws.k_norm_ball import _least_gradients as least_gradients
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals
 from skriemdp.riemannian_laws.output import (
+    GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
@@ -416,7 +417,7 @@ def test_k_norm_gradient_is_laplace_for_one_record():
     data = generic_point(space)[None]
     rng = np.random.default_rng(3)
     points = KNormGradientMechanism(space, moves(2.0), 0.4).release(
-        gradient_norm(space, data), 1, space.base_point, rng, 6_000
+        GradientSum(gradient_norm(space, data), 1, space.base_point), rng, 6_000
     )
     other = RiemannianLaplace(space, 0.4).sample_coordinates(6_000, rng)
     distance = space.dist(data[0], points)
@@ -436,7 +437,7 @@ def test_k_norm_law_on_a_ball_of_a_sphere(radius, scale):
     center = space.exp_coordinates(space.base_point, np.array([0.3, 0.2]))
     mechanism = KNormGradientMechanism(space, moves(1.0), scale, ball)
     points = mechanism.release(
-        norms, 3, center, np.random.default_rng(5), 30_000, distances=space.dist(center, data)
+        GradientSum(norms, 3, center, space.dist(center, data)), np.random.default_rng(5), 30_000
     )
     assert (space.dist(ball.center, points) <= ball.radius).all()
     x, w = np.polynomial.legendre.leggauss(120)
@@ -463,12 +464,9 @@ def test_k_norm_law_on_an_arc_is_laplace_cut_off(space, radius):
     center = space.exp_coordinates(ball.center, np.array([0.2]))
     mechanism = KNormGradientMechanism(space, moves(1.0), 0.8, ball)
     points = mechanism.release(
-        gradient_norm(space, data),
-        2,
-        center,
+        GradientSum(gradient_norm(space, data), 2, center, space.dist(center, data)),
         np.random.default_rng(2),
         20_000,
-        distances=space.dist(center, data),
     )
     place = space.log_coordinates(ball.center, points)[:, 0]
     cut = stats.laplace(0.2, 0.4)
@@ -533,12 +531,14 @@ def k_norm_audit(radius, factor, trials):
     for side, ends in enumerate(([near] * n, [near] * (n - 1) + [far])):
         center = space.exp_coordinates(near, side / n * space.log_coordinates(near, far))
         points = mechanism.release(
-            lambda points, side=side: gradients(points)[side],
-            n,
-            center,
+            GradientSum(
+                lambda points, side=side: gradients(points)[side],
+                n,
+                center,
+                space.dist(center, np.stack(ends)),
+            ),
             np.random.default_rng(side),
             trials,
-            distances=space.dist(center, np.stack(ends)),
         )
         own, other = gradients(points)
         scores.append(other - own)

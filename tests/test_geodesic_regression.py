@@ -20,7 +20,7 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.regression import geodesic_fit, geodesic_releases
 from skriemdp.regression.geodesic_model import GeodesicModel
 from skriemdp.regression.geodesic_releases import (
-    GeodesicReleases,
+    GeodesicPlan,
     plan_releases,
     representatives,
 )
@@ -213,7 +213,7 @@ def own_averages(lifts, rows, groups):
 
 def test_averages_of_lifts_move_as_far_as_single_lifts_and_no_further():
     rng = np.random.default_rng(6)
-    lifts, largest = Lifts((2, 2), (1.0, 1.0), 1.0, people=True), 0.0
+    lifts, largest = Lifts((2, 2), (1.0, 1.0), 1.0, 1.0, people=True), 0.0
     groups = Groups.from_ids(np.repeat([0, 1], [6, 6]))
     for trial in range(400):
         rows = rng.normal(size=(12, 4))
@@ -232,7 +232,7 @@ def test_averages_of_lifts_move_as_far_as_single_lifts_and_no_further():
 def test_a_persons_average_is_of_own_rows_to_the_last_bit():
     rng = np.random.default_rng(7)
     mine, others = rng.normal(size=(2, 9, 4))
-    lifts, found = Lifts((2, 2), (1.0, 0.5), 1.0, people=True), []
+    lifts, found = Lifts((2, 2), (1.0, 0.5), 1.0, 1.0, people=True), []
     for count in (1, 4, 9):
         rows = np.concatenate([others[:count], mine])
         groups = Groups.from_ids(np.repeat([1, 0], [count, 9]))
@@ -407,7 +407,7 @@ def test_audit_of_whole_fits(n, releases):
                 attack = Likelihood(pair)
                 with (
                     mock.patch.object(noise, "draw", Weaker(scale)),
-                    mock.patch.object(GeodesicReleases, "_moments", attack.bound()),
+                    mock.patch.object(GeodesicPlan, "_moments", attack.bound()),
                 ):
                     model = estimator.fit(*data)
                 scores[side, trial] = attack.ratio
@@ -425,7 +425,7 @@ class Likelihood:
 
     def __init__(self, pair):
         self.ends, self.ratio, self.seen = (pair.data[1][:1], pair.neighbour[1][:1]), 0.0, 0
-        self.moments = GeodesicReleases._moments
+        self.moments = GeodesicPlan._moments
 
     def bound(self):
         return lambda *arguments: self(*arguments)

@@ -601,7 +601,7 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
     features = FeatureMap(p, 8, 1.0, 2.0, 10.0, 0)
     coef, query = rng.standard_normal((16, dim)), rng.standard_normal(p)
     model = WrappedModel(count, (16, dim), 1.0, 1, 1.0, 1.0, grouped=True)
-    lifts = Lifts((16, dim), (1.0, 2.0), people=True)
+    lifts = Lifts((16, dim), (1.0, 2.0), 1.0, people=True)
 
     def answers(table, ids):
         groups = Groups.from_ids(ids)
@@ -740,7 +740,7 @@ def product(frame):
 
 
 def lifted(rows):
-    lifts = Lifts((2, 2), (RADIUS, RADIUS), 1.0, people=True)
+    lifts = Lifts((2, 2), (RADIUS, RADIUS), 1.0, 1.0, people=True)
     units = Units((rows[:, :2], rows[:, 2:]), Groups.from_ids(np.zeros(len(rows), dtype=int)))
     total = integer_total(units, lifts.lift, lifts.held, PLAIN_STEPS).ravel().astype(float)
     return total * (lifts.held.bound.value / PLAIN_STEPS)

@@ -50,14 +50,18 @@ from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import (
     LocationScaleSearch,
     Shares,
-    _within,
     james_stein,
     search_shares,
 )
 from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.quantile import (
+    PrivateQuantile,
+    log_grid,
+    log_normal_weights,
+    noisy_quantile,
+)
 
 SPACES = {
     "affine": (SPD(3), 3.0, 0.3),
@@ -116,7 +120,7 @@ def test_shares_leave_a_third_for_what_follows(log_t, name, center_known, radius
         assert "exact integers" in str(refusal) and not 1e-8 < mu < 1e3
         return
     assert 0.0 < plan.shares.total < 0.66
-    assert plan.event.mu <= mu
+    assert plan.mu_search <= mu
     assert 0.5 <= plan.level <= 0.997
 
 
@@ -458,7 +462,7 @@ def test_audit_of_a_whole_search(name):
             side.append(-float(geometry.log_coordinates(geometry.base_point, found.center)[0]))
         scores.append(np.array(side))
     audit = audit_scores(*scores, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
-    assert audit.mu <= plan.event.mu
+    assert audit.mu <= plan.mu_search
 
 
 # -- class means in a ball of their own -----------------------------------------------------------
@@ -615,27 +619,15 @@ def test_james_and_stein_keep_what_noise_does_not_explain():
         assert james_stein(same, 3.0)[0] is same and james_stein(same, 3.0)[1] == 3.0
 
 
-class _Asked:
-    """A quantile that returns the counts it is given, of whichever way they are counted."""
-
-    grid = (0.5, 1.0, 2.0, 4.0)
-
-    def search(self, count, n, rng):
-        return np.array([count(r) for r in self.grid])
-
-    def release_counts(self, counts, n, rng):
-        return np.array(counts)
-
-
 @pytest.mark.parametrize("ends", [(), (1,), (3, 4), (0, 2, 5), (1, 2, 3, 4, 5, 6)])
 def test_distances_are_counted_the_same_in_one_tile_or_several(ends):
-    """Also those at a value of the grid, beyond all of them, and none."""
-    distances = np.array([0.5, 3.0, 0.1, 4.0, 9.0, 1.0, 1.5])
-    records = types.SimpleNamespace(
-        n=len(distances), distances=lambda center: np.split(distances, ends)
-    )
-    found = _within(_Asked(), records, None, None) / math.sqrt(0.5)
-    assert found.tolist() == pytest.approx([2, 3, 4, 6])
+    """Also those at a value of the grid, beyond all of them, none, zero, and no number."""
+    distances = np.array([0.5, 3.0, 0.0, 4.0, np.inf, 1.0, 1.5, np.nan])
+    asked = types.SimpleNamespace(release_counts=lambda counts, n, rng: counts)
+    budget = types.SimpleNamespace(quantile=lambda *_: asked)
+    grid = np.array([0.5, 1.0, 2.0, 4.0])
+    found = noisy_quantile(budget, 0.1, "", grid, 0.5, np.split(distances, ends), 8, None)
+    assert (found * math.sqrt(2.0)).tolist() == pytest.approx([2, 3, 4, 6])
 
 
 def test_distances_that_are_not_kept_are_asked_of_each_record_alone(monkeypatch):

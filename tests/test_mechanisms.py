@@ -260,7 +260,7 @@ def test_quantile_costs_what_it_says():
 @pytest.mark.parametrize("level", [0.2, 0.5, 0.9])
 def test_one_value_more_moves_a_centred_count_by_its_presence(level):
     """And nothing else: whoever is told the answer learns no number of values."""
-    mechanism, seen = GaussianCount(4.0, level), []
+    seen = []
 
     def tell(exact, *args, sensitivity, **kwargs):
         seen.append(Fraction(exact, sensitivity))
@@ -268,7 +268,8 @@ def test_one_value_more_moves_a_centred_count_by_its_presence(level):
 
     with mock.patch("skriemdp.mechanisms.counts.noise.draw", tell):
         for below, n in ((30, 100), (31, 101), (30, 101)):
-            mechanism.release(below, None, of=n)
+            mechanism = GaussianCount(4.0, level, n)
+            mechanism.release(below, None)
     added = max(abs(seen[i] - seen[0]) for i in (1, 2))  # at or below, and above
     assert added <= mechanism.presence <= added * (1 + 1e-15)
     assert seen[1] - seen[2] == 1  # another value
@@ -407,7 +408,7 @@ def test_audit_of_laplace_noise(make, rng):
 def test_a_budget_lists_what_was_taken():
     """By name, in the order of the first releases; what is not paid from it comes last."""
     budget = GaussianBudget(0.5)
-    budget.noise(0.36, ball_sensitivity(2.0), 3, "mean")
+    budget.take(0.36, "mean", 3)
     budget.count(0.04)
     budget.take(0.1, "mean", 3)
     assert budget.releases == (

@@ -22,6 +22,7 @@ from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
 from skriemdp.riemannian_laws.output import (
+    GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
@@ -115,7 +116,7 @@ def bingham(factor, rng):
 def k_norm(rng):
     """Of one record at zero: the norm of the gradient is the distance."""
     mechanism = KNormGradientMechanism(PLANE, BALL, 2.0)
-    return mechanism.release(lengths, 1, np.zeros(2), rng, DRAWS) / 2.0
+    return mechanism.release(GradientSum(lengths, 1, np.zeros(2)), rng, DRAWS) / 2.0
 
 
 def of_the_plane(mechanism):

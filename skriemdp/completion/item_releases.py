@@ -84,6 +84,8 @@ class ItemEffects:
     ----------
     typical_count : float
         Released typical number of ratings of a user; ``tau**2`` is half of it.
+    mu : float
+        Of one release, or of all that were averaged.
 
     Notes
     -----
@@ -100,6 +102,7 @@ class ItemEffects:
     """
 
     typical_count: float
+    mu: float
 
     @property
     def tau(self) -> float:
@@ -111,24 +114,22 @@ class ItemEffects:
         """What a user's deviations and weights are held in."""
         return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
-    def release(
-        self, units: Units, mu: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums and counts of every item, of users' deviations; mu-GDP."""
         held = self.held(units.arrays[0].matrix.shape[1])
-        total = private_sum(units, _entries, held, mu, rng).value
+        total = private_sum(units, _entries, held, self.mu, rng).value
         return DEVIATION_BOUND * total[:, 0], total[:, 1]
 
     def effects(
-        self, sums: np.ndarray, counts: np.ndarray, mu: float, uncut: float
+        self, sums: np.ndarray, counts: np.ndarray, uncut: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Effects around the level from totals released with `mu` in all, and counts.
+        """Effects around the level from released totals, and counts.
 
         Post-processing: posterior means.  Effects have the prior ``N(a + b x, v)``, x the logarithm
         of 5 plus the posterior count, less its mean; a and b are normal around zero with variances
         .05 and .02, v maximises the likelihood of the released sums.
         """
-        sigma = self.held(len(sums)).bound.value / mu
+        sigma = self.held(len(sums)).bound.value / self.mu
         masses = posterior_counts(counts, sigma)
         # The variance of a cut deviation within an item is guessed, .1.
         noise = 0.1 * masses + (DEVIATION_BOUND * sigma) ** 2

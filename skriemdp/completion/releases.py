@@ -190,7 +190,7 @@ class CompletionPlan:
         # Released numbers choose shares and lengths within these; items' integers only gain by
         # counts above the least.
         least, most = self.mu_of(self.small["count"]), self.mu
-        items = ItemEffects(1.0).held(self.d)
+        items = ItemEffects(1.0, least).held(self.d)
         checked: list[tuple[Held, float]] = [
             (held, mu) for held in (LEVEL, items) for mu in (least, most)
         ]
@@ -248,7 +248,7 @@ def release_model(
         return _level_only(matrix, plan, typical, strength, streams)
     level = overall_level(matrix, plan.mu_of(small["level"]), streams("level"))
     uncut = share_within_bound(matrix, level, plan.mu_of(small["cut"]), streams("cut"))
-    items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
+    items = _Items(matrix, typical, level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
     mechanism, rank, reason = _choice(plan, typical)
@@ -314,13 +314,13 @@ class _Items:
     def __init__(
         self,
         matrix: sparse.csr_array,
-        mechanism: ItemEffects,
+        typical: float,
         level: float,
         uncut: float,
         plan: CompletionPlan,
         streams: NoiseStreams,
     ) -> None:
-        self.matrix, self.mechanism, self.level, self.uncut = matrix, mechanism, level, uncut
+        self.matrix, self.typical, self.level, self.uncut = matrix, typical, level, uncut
         self.plan, self.streams = plan, streams
         self.share = 0.0
         self.sums, self.counts = np.zeros(plan.d), np.zeros(plan.d)
@@ -328,16 +328,15 @@ class _Items:
 
     def add(self, share: float, label: str) -> None:
         """Release the totals with this share of mu**2 and average with what is there."""
-        mu, rng = self.plan.mu_of(share), self.streams(label)
+        part = ItemEffects(self.typical, self.plan.mu_of(share))
         units = user_deviations(self.matrix, self.level)
-        sums, counts = self.mechanism.release(units, mu, rng)
+        sums, counts = part.release(units, self.streams(label))
         total = self.share + share
         self.sums = (self.share * self.sums + share * sums) / total
         self.counts = (self.share * self.counts + share * counts) / total
         self.share = total
-        mu = self.plan.mu_of(total)
-        found = self.mechanism.effects(self.sums, self.counts, mu, self.uncut)
-        self.effects, self.masses = found
+        whole = ItemEffects(self.typical, self.plan.mu_of(total))
+        self.effects, self.masses = whole.effects(self.sums, self.counts, self.uncut)
 
     def deviations(self) -> sparse.csr_array:
         """Ratings minus level and item effects."""

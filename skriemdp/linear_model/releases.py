@@ -60,19 +60,19 @@ class Paper(Preconditioner):
         self._bounds: list[float] = []
         self._basis: np.ndarray | None = None
 
-    def observe(self, bound: float, exact: np.ndarray, basis: np.ndarray | None) -> None:
+    def observe(self, bound: float, mean: np.ndarray, basis: np.ndarray | None) -> None:
         """What the matrix of the coming step is made of.
 
         Parameters
         ----------
         bound : float
             Public bound of the records' gradients in the step.
-        exact : ndarray
+        mean : ndarray
             The mean gradient without noise, in full coordinates; not private.
         basis : ndarray or None
             Columns in whose coordinates the matrix is released.
         """
-        self._gradients.append(exact)
+        self._gradients.append(mean)
         self._bounds.append(float(bound))
         self._basis = basis
 

@@ -224,12 +224,12 @@ class GroupedRows:
     def product_norms(
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Squared Frobenius norms of the ``A W``, W the columns of `frame`, by tile."""
+        """Frobenius norms of the ``A W``, W the columns of `frame`, by tile."""
         for factors in self.scaled(center, radius):
             inside = row_products(factors.reshape(-1, self.d), frame)
             inside = inside.reshape(*factors.shape[:2], -1)
             products = np.matmul(factors.transpose(0, 2, 1), inside)
-            yield np.einsum("bij,bij->b", products, products)
+            yield np.sqrt(np.einsum("bij,bij->b", products, products))
 
     def scaled_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
         """``tr A`` for each person, shape (b, 1), by tile."""

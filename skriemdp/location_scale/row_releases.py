@@ -20,8 +20,8 @@ from skriemdp.location_scale.search import (
     Shares,
     search_shares,
 )
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
+from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
@@ -331,6 +331,10 @@ class RowRecords:
         for squares in self.rows.squared_norms(center):
             yield np.sqrt(squares)
 
+    def outside(self, center: np.ndarray, radius: float) -> int:
+        """Non-private: number of records farther from `center` than `radius`."""
+        return sum(int(np.count_nonzero(~(part <= radius))) for part in self.distances(center))
+
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
         """The units, and what takes `center` from them."""
 
@@ -351,8 +355,7 @@ def rows_beyond(records: Units, norm: float) -> int:
     Not private.
     """
     rows = RowRecords(records_of(records))
-    norms = rows.distances(rows.origin)
-    return sum(int(np.count_nonzero(~(part <= norm))) for part in norms)
+    return rows.outside(rows.origin, norm)
 
 
 def clipped_fraction(
@@ -373,6 +376,5 @@ def clipped_fraction(
         Spends `COUNT_SHARE` of it.
     streams : NoiseStreams
     """
-    count = budget.count(COUNT_SHARE)
-    noisy = count.release(clipped, streams("clipped fraction")) / n
-    return told_fraction(noisy, count.sigma / n, meant, advice)
+    mu, rng = budget.take(COUNT_SHARE, COUNT, 1), streams("clipped fraction")
+    return told_fraction(*noisy_fraction(clipped, n, mu, False, rng), meant, advice)

@@ -224,7 +224,7 @@ class Rows:
     def product_norms(
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms ``z_i z_i' W``, by tile.
+        """Norms ``|z_i| |W' z_i|`` of the terms ``z_i z_i' W``, by tile.
 
         Every z_i is scaled to norm <= `radius`; `frame` is W, with orthonormal columns.
         """
@@ -233,7 +233,7 @@ class Rows:
         for where, tile in self.tiles(center):
             squares = tile.squared_norms if whole is None else whole[where]
             projections = tile.product(frame) * scale_factors(squares, radius)[:, None]
-            yield np.minimum(squares, radius * radius) * row_squares(projections)
+            yield np.sqrt(np.minimum(squares, radius * radius) * row_squares(projections))
 
 
 def records_of(units: Units, by_trace: bool = True) -> Rows | GroupedRows:

@@ -15,10 +15,9 @@ from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.held import ball
-from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.mechanisms.quantile import log_normal_weights, noisy_quantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -74,6 +73,8 @@ class Radii:
     bend : float
         Geodesics that part from each other part like ``sinh(bend * length)``, most of them; zero
         where they never part faster than straight lines.
+    spread : float
+        Standard deviation of the logarithm of a radius before it is looked for.
     """
 
     grid: tuple[float, ...]
@@ -81,6 +82,7 @@ class Radii:
     limit: float = math.inf
     ball: float = math.inf
     bend: float = 0.0
+    spread: float = 1.5  # wide enough for any data, a convention
 
     def __post_init__(self) -> None:
         check_positive(allow_inf=True, limit=self.limit, ball=self.ball)
@@ -276,6 +278,12 @@ class LocationScaleSearch:
     highest : float, default=0.997
         The radius is asked to hold at most this share of the records: less than the default where
         it is a scale, which a few far records must not stretch.
+    beyond : float, default=6.0
+        It is asked to leave out this many records, over mu.
+    noise : float, default=0.0
+        Of every coordinate of a released `center`.
+    name : str, default="radius"
+        Of the last radius, among the releases of a fit.
     shrink : callable, default=james_stein
         ``shrink(mean, sigma)`` moves a noisy mean, of standard deviation `sigma` in every
         coordinate, towards zero, and says what noise is left; chosen when a fit is planned.
@@ -303,6 +311,9 @@ class LocationScaleSearch:
     radius: float | None = None
     rule: StartRule | None = None
     highest: float = 0.997
+    beyond: float = _CLIPPED
+    noise: float = 0.0
+    name: str = RADIUS
     shrink: Shrink = james_stein
 
     def __post_init__(self) -> None:
@@ -322,11 +333,6 @@ class LocationScaleSearch:
         """Mu of the search alone, whatever it finds."""
         return self.mu * math.sqrt(self.shares.total)
 
-    @property
-    def event(self) -> GaussianEvent:
-        """What the search costs at most, and what a fit charges for it."""
-        return GaussianBudget(self.mu_search).event
-
     def without_further(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
         if not self.shares.further:
@@ -336,13 +342,13 @@ class LocationScaleSearch:
     @property
     def level(self) -> float:
         """The share of records that the radius should hold."""
-        wanted = float(np.clip(1.0 - _CLIPPED / (self.n * self.mu), 0.6, 0.997))
+        wanted = max(1.0 - self.beyond / (self.n * self.mu), 0.6)
         return min(max(wanted, self._resolved(self.shares.final)), self.highest)
 
     def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
         """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
         if self.center is not None:
-            start, noise, last = Start(self.center), 0.0, None
+            start, noise, last = Start(self.center), self.noise, None
             center = self.center
         else:
             start = Start(records.origin)
@@ -352,12 +358,11 @@ class LocationScaleSearch:
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
         else:
-            quantile = self._quantile(
-                self.shares.final, budget, RADIUS, start.unit, last, self.highest
-            )
-            q = _within(quantile, records, center, streams("search radius"))
-            level = self.level
-            radius = min(self._widened(q, quantile.level, noise), self.radii.limit)
+            resolved, level = min(self._resolved(self.shares.final), self.highest), self.level
+            grid, prior = self._grid(start.unit, last)
+            asked = grid, resolved, records.distances(center), records.n, streams("search radius")
+            q = noisy_quantile(budget, self.shares.final, self.name, *asked, **prior)
+            radius = min(self._widened(q, resolved, noise), self.radii.limit)
             # A radius little above that of the widest ball with unique means is brought down to it
             # (benchmarks/wide_means.py).
             if radius <= 1.4 * self.radii.ball:
@@ -377,8 +382,10 @@ class LocationScaleSearch:
                 return center, noise, last
             k = rounds + strides
             share = shares.far_radius if stride else shares.radius
-            quantile = self._quantile(share, budget, ROUGH, start.unit, last)
-            q = _within(quantile, records, center, streams("rough radius", k))
+            grid, prior = self._grid(start.unit, last)
+            # The number of records may be secret, and not the one that was planned for.
+            asked = grid, self._resolved(share), records.distances(center), records.n
+            q = noisy_quantile(budget, share, ROUGH, *asked, streams("rough radius", k), **prior)
             settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
             if settled and not (short or after):
                 return center, noise, q
@@ -415,22 +422,14 @@ class LocationScaleSearch:
             return 0.5
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(share)), 0.5, 0.98))
 
-    def _quantile(
-        self,
-        share: float,
-        budget: GaussianBudget,
-        name: str,
-        unit: float,
-        last: float | None,
-        highest: float = 1.0,
-    ) -> PrivateQuantile:
-        grid = self.radii.grid if unit == 1.0 else tuple(unit * r for r in self.radii.grid)
-        median = last
-        if median is None and self.radii.median is not None:
-            median = unit * self.radii.median
-        # Wide enough for any data, a convention.
-        prior = None if median is None else log_normal_weights(grid, median, 1.5)
-        return budget.quantile(share, grid, min(self._resolved(share), highest), name, prior)
+    def _grid(self, unit: float, last: float | None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Radii that may be answered, and their weights, given the last answer."""
+        grid = unit * np.array(self.radii.grid)
+        if last is None and self.radii.median is not None:
+            last = unit * self.radii.median
+        if last is None:
+            return grid, {}
+        return grid, {"prior": log_normal_weights(grid, last, self.radii.spread)}
 
     def _widened(self, q: float, resolved: float, noise: float) -> float:
         """`q`, released at the level that counts resolve, carried on to the level wanted.
@@ -441,25 +440,3 @@ class LocationScaleSearch:
         half = 0.5 * self.dim
         growth = float(gammaincinv(half, self.level) / gammaincinv(half, resolved)) - 1.0
         return math.sqrt(q * q + growth * max(q * q - self.dim * noise * noise, 0.0))
-
-
-def _within(
-    quantile: PrivateQuantile, records: Records, center: Any, rng: np.random.Generator
-) -> float:
-    """Private quantile of the distances to `center`."""
-    n = records.n
-    blocks = iter(records.distances(center))
-    first = next(blocks)
-    if len(first) == n:
-        found = quantile.search(lambda r: np.count_nonzero(first <= r), n, rng)
-    else:
-        found = quantile.release_counts(_counts(quantile.grid, first, blocks), n, rng)
-    # A grid value stands for the interval below it; its middle is as often too small as too large.
-    return found * math.sqrt(quantile.grid[0] / quantile.grid[1])
-
-
-def _counts(grid: tuple[float, ...], first: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
-    counts = np.zeros(len(grid) + 1, dtype=np.int64)
-    for block in (first, *blocks):
-        counts += np.bincount(np.searchsorted(grid, block), minlength=len(counts))
-    return np.cumsum(counts)[:-1]

@@ -24,7 +24,7 @@ from skriemdp.location_scale.search import START, Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import VectorSet, ball, projectors
-from skriemdp.mechanisms.quantile import PrivateQuantile
+from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StartRule", "start_rule"]
 
-# Logarithms of the units that are told apart: 30 decades to either side, a decibel each.
-_UNITS = tuple((np.arange(-304, 305) * (math.log(10.0) / 10.0)).tolist())
+# Units that are told apart: 30 decades to either side, a decibel each.
+_UNITS = 10.0 ** (np.arange(-304.0, 305.0) / 10.0)
 # Share of mu**2 of the sum of projectors: what a wide cloud of subspaces needs
 # (benchmarks/wide_means.py).
 _SUBSPACE_SHARE = 0.15
@@ -63,9 +63,15 @@ class StartRule(abc.ABC):
     ) -> Start:
         """A start for the share of the budget; the records are points."""
 
+    @property
+    def held(self) -> VectorSet | None:
+        """The set of what a record adds to a mean; None where there is none."""
+        return None
+
     def check(self, mu: float) -> None:
         """ValueError where integers would be too coarse for the release in a fit of this `mu`."""
-        return None
+        if self.held is not None:
+            self.held.check(mu * math.sqrt(self.share))
 
 
 def start_rule(geometry: Any, n: int, mu: float) -> StartRule | None:
@@ -107,11 +113,8 @@ def _is_rotations(geometry: Any) -> bool:
 class _Ambient(StartRule):
     """The mean of the points as vectors, each in the ball that holds all of the manifold."""
 
-    def check(self, mu: float) -> None:
-        self._held.check(mu * math.sqrt(self.share))
-
     @functools.cached_property
-    def _held(self) -> VectorSet:
+    def held(self) -> VectorSet:
         return ball(Ball(self._radius), self._dim)
 
     @property
@@ -126,7 +129,7 @@ class _Ambient(StartRule):
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> Start:
-        held = self._held
+        held = self.held
         mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
         total, sigma = private_sum(records.units, self._embedded, held, mu, rng)
         direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
@@ -167,22 +170,19 @@ class _Subspace(StartRule):
     Whichever have the lower dimension: their projectors are closer to each other.
     """
 
-    def check(self, mu: float) -> None:
-        self._held.check(mu * math.sqrt(self.share))
-
     @property
     def _turned(self) -> bool:
         return 2 * self.geometry.p > self.geometry.n
 
     @functools.cached_property
-    def _held(self) -> VectorSet:
+    def held(self) -> VectorSet:
         m, p = self.geometry.n, self.geometry.p
         return projectors(m, m - p if self._turned else p)
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> Start:
-        m, held = self.geometry.n, self._held
+        m, held = self.geometry.n, self.held
         mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
         triangle, sigma = private_sum(records.units, self._frames, held, mu, rng)
         noisy = np.zeros((m, m))
@@ -213,8 +213,9 @@ class _Shape(StartRule):
 
         return _Subspace(Grassmann(2 * self.geometry.landmarks, 2), self.n, self.share)
 
-    def check(self, mu: float) -> None:
-        self._planes.check(mu)
+    @property
+    def held(self) -> VectorSet:
+        return self._planes.held
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
@@ -236,24 +237,21 @@ class _Unit(StartRule):
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> Start:
         size = self.geometry.size
-        prior = (0.0,) * len(_UNITS)
-        quantile: PrivateQuantile = budget.quantile(self.share, _UNITS, 0.5, START, prior)
 
         # In a chart of logarithms the determinant is the trace.
         charted = records.chart is not None
         units = Units((records.chart,), records.groups) if charted else records.units
 
         def give(block: np.ndarray) -> np.ndarray:
-            return (_trace(block, size) if charted else sym.log_determinant(block)) / size
+            logs = _trace(block, size) if charted else sym.log_determinant(block)
+            return np.exp(logs / size)
 
         if units.groups is None:
             values = map_tiles(give, units.arrays[0])
         else:
             values = np.concatenate(list(units.tiles(give, size**2, "mean")))
-        found = quantile.search(
-            lambda u: np.count_nonzero(values <= u), len(values), streams("unit")
-        )
-        unit = math.exp(found - 0.5 * (_UNITS[1] - _UNITS[0]))
+        asked = budget, self.share, START, _UNITS, 0.5, [values], len(values), streams("unit")
+        unit = noisy_quantile(*asked, prior=(0.0,) * len(_UNITS))
         # Distances of the other metrics do not change with the unit.
         scale = math.sqrt(unit) if is_one_of(self.geometry, "BuresWassersteinSPD") else 1.0
         return Start(unit * np.eye(size), scale)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import chdtri
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.mean.planning import MeanPlan
+from skriemdp.location_scale.search import LocationScaleSearch, Radii, Shares
+from skriemdp.mean.planning import RADII, MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
     bias_bounds,
     plan_tangent_mean,
 )
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.mechanisms.budget import GaussianBudget
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -28,87 +30,48 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.units import Units
 
 
-__all__ = ["AdaptiveMean", "RadiusRelease", "inside", "plan_radius"]
+__all__ = ["AdaptiveMean", "inside", "plan_radius", "radius_about"]
 
 # Grid of the radii that a look may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
 # A look, and the final mean, move to a smaller ball only if it has at most this part of the present
 # radius: less shrinking is not worth what clipping costs.
 _NARROW_LOOK, _NARROW = 0.7, 0.85
-# Level of the quantile that becomes a radius: the highest that counts resolve, the highest that is
-# extrapolated to, and the number of clipped records, over mu, that noise excuses.  Tails pay for
-# every record that is clipped (benchmarks/mean_mechanisms.py --part auto).
-_MOST_RESOLVED, _MOST_WANTED, _BEYOND = 0.98, 0.999, 3.0
-
-
-@dataclass(frozen=True)
-class RadiusRelease:
-    """A radius about a released point that holds most of the data: a quantile, widened.
-
-    The counts can resolve a moderate level only; what lies beyond is extrapolated as if the data
-    were Gaussian about their mean.
-
-    Parameters
-    ----------
-    grid : tuple of float
-        Public; answers are a little below its values, which are above what they stand for.
-    prior : tuple of float
-        Log weights of the grid.
-    n : int
-    mu : float
-        Gaussian differential privacy parameter of the quantile.
-    wanted : float
-        Level to extrapolate to.
-    dim : int
-
-    Notes
-    -----
-    *Guarantee*: mu-GDP, that of :class:`PrivateQuantile`; the rest is computed from its answer.
-    """
-
-    grid: tuple[float, ...]
-    prior: tuple[float, ...]
-    n: int
-    mu: float
-    wanted: float
-    dim: int
-
-    @property
-    def level(self) -> float:
-        """What the counts can resolve."""
-        return float(np.clip(1.0 - 6.0 / (self.n * self.mu), 0.5, _MOST_RESOLVED))
-
-    @property
-    def quantile(self) -> PrivateQuantile:
-        """What is asked of the distances."""
-        return PrivateQuantile(self.grid, self.level, self.mu, self.prior)
-
-    def widened(self, found: float, center_noise: float) -> float:
-        """The radius of a released quantile; post-processing.
-
-        `center_noise` is that of the centre, per coordinate, not to be widened.
-        """
-        found /= math.sqrt(_RATIO)
-        here = float(chdtri(self.dim, 1.0 - self.level))
-        there = float(chdtri(self.dim, 1.0 - max(self.wanted, self.level)))
-        of_data = max(found**2 - self.dim * center_noise**2, 0.0)
-        return math.sqrt(found**2 + (there / here - 1.0) * of_data)
+# Of the quantile that becomes a radius: the highest level, and the number of clipped records, over
+# mu, that noise excuses.  Tails pay for every record that is clipped (benchmarks/mean_mechanisms.py
+# --part auto).
+_MOST_WANTED, _BEYOND = 0.999, 3.0
 
 
 def plan_radius(
-    ball: GeodesicBall, n: int, total: float, mu: float, median: float
-) -> RadiusRelease:
-    """The release of a radius in a public ball, from public numbers.
+    ball: GeodesicBall, n: int, mu: float, share: float, median: float
+) -> LocationScaleSearch:
+    """The search for a radius about a released point in a public ball, from public numbers.
 
-    `total` is about the mu of the whole fit, `mu` that of this release, and `median` what the
-    radius is expected to be before anything is seen.
+    `mu` is about that of the whole fit, `share` the part of its square that is spent, and `median`
+    what the radius is expected to be before anything is seen.
     """
-    grid = tuple((ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
+    grid = ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)
     # The spread of the logarithm of a radius about the public one: what is answered where counts
     # say nothing.
-    prior = log_normal_weights(grid, median, 1.2)
-    wanted = float(np.clip(1.0 - _BEYOND / (n * total), 0.6, _MOST_WANTED))
-    return RadiusRelease(grid, prior, n, mu, wanted, ball.geometry.dim)
+    known = Radii(tuple(grid.tolist()), median, spread=1.2)
+    asked = n, ball.geometry.dim, mu, Shares(0.0, 0.0, 0.0, share, 0), known
+    return LocationScaleSearch(*asked, highest=_MOST_WANTED, beyond=_BEYOND)
+
+
+def radius_about(
+    center: np.ndarray,
+    noise: float,
+    planned: LocationScaleSearch,
+    distances: np.ndarray,
+    budget: GaussianBudget,
+    rng: np.random.Generator,
+) -> float:
+    """The radius that a planned search finds by the distances to a released centre."""
+    search = dataclasses.replace(planned, center=center, noise=noise)
+    records = types.SimpleNamespace(n=len(distances), distances=lambda center: [distances])
+    asked: Any = records, budget, lambda *label: rng
+    return search.release(*asked).radius
 
 
 def inside(ball: GeodesicBall, point: np.ndarray) -> np.ndarray:
@@ -159,12 +122,15 @@ class AdaptiveMean:
             noise.check(self.ball.geometry.dim)
 
     @functools.cached_property
-    def radii(self) -> tuple[RadiusRelease, ...]:
-        """The releases of a radius, one for each look."""
-        rounds = self.plan.rounds
+    def radii(self) -> tuple[LocationScaleSearch, ...]:
+        """The searches for a radius, one for each look."""
+        rounds, mu = self.plan.rounds, self._mu
         median = self.ball.radius * (1.0 if len(rounds) > 1 else 0.7)
         return tuple(
-            plan_radius(self.ball, self.n, self._mu, each.radius_mu, median) for each in rounds
+            dataclasses.replace(
+                plan_radius(self.ball, self.n, mu, (each.radius_mu / mu) ** 2, median), name=RADII
+            )
+            for each in rounds
         )
 
     @property
@@ -192,9 +158,8 @@ class AdaptiveMean:
             # Logarithms are kept unless the last radius says that they are not asked for again.
             kept = not look or radius < _NARROW * ball.radius
             distances = next(records.distances(center)) if kept else records.lengths(center)
-            held = functools.partial(_held, distances)
-            quantile = radii.quantile.search(held, len(distances), streams("radius", look))
-            radius = radii.widened(quantile, center_noise)
+            budget, rng = GaussianBudget(radii.mu), streams("radius", look)
+            radius = radius_about(center, center_noise, radii, distances, budget, rng)
         if radius >= _NARROW * ball.radius and at_center is not None:
             records.know(ball.center, at_center)  # asked for again
         found, scale, base = self._last(records, center, radius, streams("mean"))

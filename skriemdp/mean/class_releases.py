@@ -5,25 +5,40 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp.geometry import Geometry
+from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import PointRecords
+from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
 from skriemdp.mean.noise_shape import NoiseShape
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
 from skriemdp.mechanisms.units import Units, one_by_one
 
-__all__ = ["ClassRule", "ClassSums", "Decision", "PeopleOfClasses", "Vote", "drawn_together"]
+__all__ = [
+    "ClassReleases",
+    "ClassRule",
+    "ClassSums",
+    "Decision",
+    "PeopleOfClasses",
+    "Vote",
+    "drawn_together",
+]
+
+# Names of the releases.
+_SUMS, _VOTES = "sums and sizes of classes", "votes on how to decide"
+# Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
+_COUNT, _COUNT_PURE = 0.01, 0.03
 
 # Of the squared distances between class means: the least part that noise must leave unexplained,
 # and by how many of its standard deviations they must exceed it.
@@ -36,15 +51,6 @@ _VOTE, _LEAST_VOTE = 0.01, 150.0
 # By how many standard deviations of one count another way must lead the first, and the way that is
 # decided for the largest class.
 _AHEAD, _TELLS = 1.4, 1.0
-
-
-def _count_outside(units: Units, dim: int, radius: float) -> int:
-    """Number of records with a vector longer than `radius`; of people, in the root mean square."""
-    found = 0
-    for vectors, _, *classes in units.tiles(_given, dim, "classes"):
-        lengths = _person_lengths(vectors, *classes) if classes else np.linalg.norm(vectors, axis=1)
-        found += int(np.count_nonzero(~(lengths <= radius)))
-    return found
 
 
 def _person_lengths(vectors: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -123,22 +129,15 @@ class ClassSums:
 
     Parameters
     ----------
-    geometry : Geometry
+    fit : ClassReleases
     center : ndarray of shape ``point_shape``
         Public, or released.
     radius : float
         Longer vectors are shortened to it; public, or released.
-    n_classes : int
     count : GaussianCount or LaplaceCount
         Noise for the number of records outside the ball.
     rest : float
-        What the sums and sizes of all classes cost: mu, or the epsilon of `pure` privacy.
-    pure : bool
-    grouped : bool
-        Whether records are people with several rows: each gives one vector for each class shown,
-        the mean of own rows, with weight ``1 / sqrt(classes)`` (docs/theory/groups.md).
-    shape : NoiseShape or None
-        Behind which vectors are shortened and get their noise; None for round noise.
+        What the sums and sizes of all classes cost: mu, or the epsilon of pure privacy.
     reach : float, optional
         Who is farther off, counts as outside; `radius` by default.
 
@@ -147,38 +146,34 @@ class ClassSums:
     *Guarantee*: that of `count`, and `rest`-GDP or pure `rest`-DP, for each table by itself.
     """
 
-    geometry: Geometry
+    fit: ClassReleases
     center: np.ndarray
     radius: float
-    n_classes: int
     count: GaussianCount | LaplaceCount
     rest: float
-    pure: bool
-    grouped: bool
-    shape: NoiseShape | None = None
     reach: float | None = None
 
     @functools.cached_property
     def held(self) -> VectorSet:
         """The set of what a record adds."""
-        return labelled(self.radius, self.geometry.dim, self.n_classes)
+        return labelled(self.radius, self.fit.geometry.dim, self.fit.n_classes)
 
     @functools.cached_property
     def mechanism(self) -> PureSumsAndCounts:
         """Noise of pure privacy."""
-        return PureSumsAndCounts(self.geometry.dim, self.radius, self.rest)
+        return PureSumsAndCounts(self.fit.geometry.dim, self.radius, self.rest)
 
     @property
     def sum_sigma(self) -> float:
         """Standard deviation of the noise on every coordinate of a sum."""
-        if self.pure:
+        if self.fit.pure:
             return self.mechanism.sum_sigma
         return self.radius * self.held.sigma(self.held.check(self.rest))
 
     @property
     def size(self) -> int:
         """Number of sums."""
-        return 1 + self.n_classes * (self.geometry.dim + 1)
+        return 1 + self.fit.n_classes * (self.fit.geometry.dim + 1)
 
     def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball, sums and sizes of all classes, with noise; one vector.
@@ -190,26 +185,31 @@ class ClassSums:
         streams : callable
             ``streams("label")`` is the generator of a release.
         """
-        if not self.pure:
+        if not self.fit.pure:
             return self.decoded(noised(self.parts, self.exact(records), streams))
         units = self._units(records)
         outside = self._outside(units)
         released = self.count.release(outside, streams("clipped fraction"))
         rng = streams("class means")
         vectors, labels = units.arrays
-        sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
+        sums, counts = self.mechanism.release_rows(vectors, labels, self.fit.n_classes, rng)
         return np.concatenate([[released], sums.ravel(), counts])
 
     def _units(self, records: Units) -> Units:
         """Coordinates at the centre, and labels."""
         points, labels = records.arrays
-        vectors = logarithms(self.geometry, self.center, points)
-        if self.shape is not None:
-            vectors = self.shape.enter(vectors)
+        vectors = logarithms(self.fit.geometry, self.center, points)
+        if self.fit.shape is not None:
+            vectors = self.fit.shape.enter(vectors)
         return Units((vectors, labels), records.groups)
 
     def _outside(self, units: Units) -> int:
-        return _count_outside(units, self.geometry.dim, self.reach or self.radius)
+        """Number of records with a vector beyond; of people, in the root mean square."""
+        found, radius = 0, self.reach or self.radius
+        for vectors, _, *of in units.tiles(_given, self.fit.geometry.dim, "classes"):
+            lengths = _person_lengths(vectors, *of) if of else np.linalg.norm(vectors, axis=1)
+            found += int(np.count_nonzero(~(lengths <= radius)))
+        return found
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -236,17 +236,17 @@ class ClassSums:
 
         `n_tables` is the variance of the noise in the sums, in units of that of one table.
         """
-        k, dim = self.n_classes, self.geometry.dim
+        k, dim = self.fit.n_classes, self.fit.geometry.dim
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
         sizes = np.maximum(counts, 1.0)
         noise = math.sqrt(n_tables) * self.sum_sigma / sizes
         means = drawn_together(sums / sizes[:, None], noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
-        if self.shape is not None:
-            means = self.shape.leave(means)
-        points = np.asarray(self.geometry.exp_coordinates(self.center, means))
-        rule = ClassRule(self.geometry, self.center, points, means, np.maximum(counts, 0.0))
+        if self.fit.shape is not None:
+            means = self.fit.shape.leave(means)
+        points = np.asarray(self.fit.geometry.exp_coordinates(self.center, means))
+        rule = ClassRule(self.fit.geometry, self.center, points, means, np.maximum(counts, 0.0))
         return float(noisy[0]), rule
 
     def noise_scale(self, n: int, n_tables: float = 1) -> float:
@@ -259,8 +259,8 @@ class ClassSums:
         n_tables : float
             As for :meth:`finish`.
         """
-        shown = math.sqrt(self.n_classes) if self.grouped else self.n_classes
-        shape = 1.0 if self.shape is None else self.shape.noise
+        shown = math.sqrt(self.fit.n_classes) if self.fit.grouped else self.fit.n_classes
+        shape = 1.0 if self.fit.shape is None else self.fit.shape.noise
         return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
 
 
@@ -336,11 +336,12 @@ class Vote:
     ways : tuple of str
         None of them where nothing is asked.
     mu : float
-        Of the whole fit.
+    rule : ClassRule or None
+        Released; None in a plan.
 
     Notes
     -----
-    *Guarantee*: ``mu sqrt(share)``-GDP.  Class means are released before, so what a record answers
+    *Guarantee*: mu-GDP.  Class means are released before, so what a record answers
     is a function of that record; a person answers with the shares of own rows that each way labels
     right (docs/theory/sensitivity.md, section 13).
     """
@@ -348,51 +349,44 @@ class Vote:
     n: int
     ways: tuple[str, ...]
     mu: float
+    rule: ClassRule | None = None
 
     @classmethod
     def planned(cls, geometry: Geometry, n: int, n_classes: int, mu: float) -> Vote:
-        """Plan from public numbers: nothing is asked where noise would hide the answer."""
-        if n_classes < 2 or n * mu < _LEAST_VOTE:
-            return cls(n, (), mu)
-        one = geometry.is_flat and geometry.is_hadamard  # the first two ways are one
-        ways = (_GEODESIC, _LARGEST) if one else (_GEODESIC, _TANGENT, _LARGEST)
-        return cls(n, ways, mu)
+        """Plan from public numbers: nothing is asked where noise would hide the answer.
+
+        `mu` is that of the whole fit.
+        """
+        ways: tuple[str, ...] = ()
+        if n_classes >= 2 and n * mu >= _LEAST_VOTE:
+            one = geometry.is_flat and geometry.is_hadamard  # the first two ways are one
+            ways = (_GEODESIC, _LARGEST) if one else (_GEODESIC, _TANGENT, _LARGEST)
+        return cls(n, ways, mu * math.sqrt(_VOTE * len(ways)))
 
     @property
     def share(self) -> float:
-        """Share of mu**2."""
+        """Share of the fit's mu**2."""
         return _VOTE * len(self.ways)
 
     def check(self) -> None:
         """ValueError where integers would be too coarse."""
         if self.ways:
-            answers(len(self.ways)).check(self.mu * math.sqrt(self.share))
+            answers(len(self.ways)).check(self.mu)
 
-    def release(
-        self,
-        rule: ClassRule,
-        records: Units,
-        mu: float,
-        streams: Callable[..., np.random.Generator],
-    ) -> Decision:
+    def release(self, units: Units, rng: np.random.Generator) -> Decision:
         """Count, with noise, the records that each way labels right; and decide.
 
-        Parameters
-        ----------
-        rule : ClassRule
-            Released.
-        records, streams
-            As for :meth:`ClassSums.noisy`.
-        mu : float
-            Of this release.
+        The records are as for :meth:`ClassSums.noisy`.
         """
-        points, labels = records.arrays
-        right = np.stack([self._places(rule, points, way) == labels for way in self.ways], axis=1)
-        units, held = Units((right.astype(float),), records.groups), answers(len(self.ways))
-        noisy, sigma = private_sum(units, lambda rows: rows, held, mu, streams("decision"))
+        points, labels = units.arrays
+        right = np.stack([self._places(points, way) == labels for way in self.ways], axis=1)
+        answering, held = Units((right.astype(float),), units.groups), answers(len(self.ways))
+        noisy, sigma = private_sum(answering, lambda rows: rows, held, self.mu, rng)
         return self.decided(np.clip(noisy + 0.5 * self.n, 0.0, self.n), sigma)
 
-    def _places(self, rule: ClassRule, points: np.ndarray, way: str) -> np.ndarray:
+    def _places(self, points: np.ndarray, way: str) -> np.ndarray:
+        rule: Any = self.rule
+
         def give(block: np.ndarray) -> np.ndarray:
             return rule.places(block, way)
 
@@ -408,3 +402,81 @@ class Vote:
             best = 0
         tells = counts[best] >= counts[-1] + _TELLS * sigma and self.ways[best] != _LARGEST
         return Decision(self.ways[best], bool(tells))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassReleases:
+    """What a fit of class means releases, from public numbers.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n_classes : int
+    total : float
+        mu of the whole fit, or the epsilon of `pure` privacy.
+    pure : bool
+    grouped : bool
+        Whether records are people with several rows: each gives one vector for each class shown,
+        the mean of own rows, with weight ``1 / sqrt(classes)`` (docs/theory/groups.md).
+    vote : Vote
+    ball : GeodesicBall or None
+        The public one.
+    search : LocationScaleSearch or None
+        For a private one.
+    shape : NoiseShape or None
+        Behind which vectors are shortened and get their noise; None for round noise.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse for some sum.
+    """
+
+    geometry: Geometry
+    n_classes: int
+    total: float
+    pure: bool
+    grouped: bool
+    vote: Vote
+    ball: GeodesicBall | None
+    search: LocationScaleSearch | None
+    shape: NoiseShape | None
+
+    def __post_init__(self) -> None:
+        self.vote.check()
+        if not self.pure:
+            for share in (self.left - _COUNT, 1.0):  # what the search leaves lies in between
+                vectors = labelled(1.0, self.geometry.dim, self.n_classes)
+                vectors.check(self.total * math.sqrt(share))
+
+    @property
+    def left(self) -> float:
+        """Share of the sums, and of the count of clipped records."""
+        return 1.0 - self.vote.share - (0.0 if self.search is None else self.search.shares.total)
+
+    def begun(self) -> tuple[GaussianBudget | PureBudget, GaussianCount | LaplaceCount]:
+        """The budget less what it pays first, and the count of clipped records that it pays."""
+        budget = (PureBudget if self.pure else GaussianBudget)(self.total)
+        count = budget.count(_COUNT_PURE if self.pure else _COUNT)
+        if self.vote.ways:
+            budget.take(self.vote.share, _VOTES, len(self.vote.ways))
+        return budget, count
+
+    def reserved(self) -> GaussianBudget | PureBudget:
+        """A budget of which everything was taken that a fit may release."""
+        budget, count = self.begun()
+        if self.search is not None:
+            self.search.shares.reserve(budget)
+        self.sums(Found(None), count, budget)
+        return budget
+
+    def sums(
+        self,
+        ball: GeodesicBall | Found,
+        count: GaussianCount | LaplaceCount,
+        budget: GaussianBudget | PureBudget,
+        reach: float | None = None,
+    ) -> ClassSums:
+        """The class sums in a ball, public or found, for what is left of the budget."""
+        rest = budget.rest(_SUMS, self.n_classes * (self.geometry.dim + 1))
+        return ClassSums(self, ball.center, ball.radius, count, rest, reach)

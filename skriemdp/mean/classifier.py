@@ -14,7 +14,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
@@ -29,10 +28,16 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.parameters import GivenBy, label_list
 from skriemdp.core.work import Work
-from skriemdp.geometry import GeodesicBall, Geometry
+from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import Found, LocationScaleSearch
-from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
+from skriemdp.location_scale.search import Found
+from skriemdp.mean.class_releases import (
+    ClassReleases,
+    ClassRule,
+    ClassSums,
+    PeopleOfClasses,
+    Vote,
+)
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import (
     expected_error,
@@ -44,9 +49,7 @@ from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import WIDER, warn_cut
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.held import labelled
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
@@ -58,27 +61,12 @@ if TYPE_CHECKING:
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
-# Names of the releases.
-_SUMS, _VOTE = "sums and sizes of classes", "votes on how to decide"
-# Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
-_COUNT, _COUNT_PURE = 0.01, 0.03
 # About a public center, as after recentring, people's class means are shortened to this part of the
 # distance that holds most people: what they lose of their length is much alike, and noise is in
 # proportion (benchmarks/people.py, "search").
 _OF_PEOPLE = 0.6
 # What not every fit learns: some with ``uncertainty=True`` only, the last after a vote only.
 _OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise", "decision_")
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What a fit releases, from public numbers: in a public ball, or after a search for one."""
-
-    geometry: Geometry
-    ball: GeodesicBall | None
-    search: LocationScaleSearch | None
-    shape: NoiseShape | None
-    vote: Vote
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
@@ -369,40 +357,30 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
                 "delta > 0."
             )
         ball, search = public_domain(geometry, self.center, self.radius), None
-        budget, shape = self._budget(), None
+        pure, shape, epsilon = self.delta == 0, None, float(self.epsilon)
+        total = epsilon if pure else gaussian_mu(epsilon, self.delta)
         if ball is None:
             if self.shape is not None:
                 raise ValueError("shape belongs to one center: pass a public center= and radius=.")
-            if self.delta == 0:
+            if pure:
                 raise ValueError(
                     "delta=0 has no private search for a ball; pass a public center= and radius=, "
                     "or a delta > 0."
                 )
             secret = terms.secret_n
-            search = search_domain(geometry, n, budget.total, self.center, self.radius, secret)
+            search = search_domain(geometry, n, total, self.center, self.radius, secret)
         else:
             shape = self._shape(geometry)
-        mu = 0.0 if budget.pure else budget.total
-        vote = Vote.planned(geometry, n, len(classes), mu)
-        vote.check()
-        left = 1.0 - vote.share - (0.0 if search is None else search.shares.total)
-        rest = budget.total * (left if budget.pure else math.sqrt(left))
-        grouped = bool(facts.get("grouped"))
-        _warn_little_information(geometry.dim, n, len(classes), rest, budget.pure, grouped)
-        if not budget.pure:
-            for share in (left - _COUNT, 1.0):  # what the search leaves lies in between
-                labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
-        budget, _, _ = self._begun(vote)
-        if search is not None:
-            search.shares.reserve(budget)
-        budget.rest(_SUMS, len(classes) * (geometry.dim + 1))
-        # The parts of a pure budget add up to a little less, for the rounding of their sum.
-        event = PureBudget(float(self.epsilon)).event if budget.pure else budget.event
+        vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total)
+        asked = total, pure, bool(facts.get("grouped")), vote, ball, search, shape
+        fit = ClassReleases(geometry, len(classes), *asked)
+        budget = fit.reserved()
+        _warn_little_information(fit, n)
         return Plan(
-            event=event,
-            arithmetic=PLAIN if budget.pure else INTEGERS,
+            event=budget.event,
+            arithmetic=PLAIN if pure else INTEGERS,
             releases=budget.releases,
-            settings=_Settings(geometry, ball, search, shape, vote),
+            settings=fit,
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
@@ -444,36 +422,17 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
             )
         return read_shape(self.shape, geometry.dim)
 
-    def _budget(self) -> GaussianBudget | PureBudget:
-        if self.delta == 0:
-            return PureBudget(float(self.epsilon) * (1.0 - 1e-12))
-        return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
-
-    def _begun(self, vote: Vote) -> tuple[Any, GaussianCount | LaplaceCount, float]:
-        """The budget, and what it pays first: the count of clipped records, and mu of the vote."""
-        budget = self._budget()
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        return budget, count, vote.share and budget.take(vote.share, _VOTE, len(vote.ways))
-
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
-        settings, n = plan.settings, facts["n"]
-        if isinstance(settings, JointMean):
-            return expected_joint_mean(settings, spread)
-        k, dim, told = (
-            len(facts["classes"]),
-            settings.geometry.dim,
-            told_spread(settings.ball, spread),
-        )
-        (budget, count, _), ball, search = (
-            self._begun(settings.vote),
-            settings.ball,
-            settings.search,
-        )
+        fit, n = plan.settings, facts["n"]
+        if isinstance(fit, JointMean):
+            return expected_joint_mean(fit, spread)
+        k, dim, told = fit.n_classes, fit.geometry.dim, told_spread(fit.ball, spread)
+        (budget, count), ball, search = fit.begun(), fit.ball, fit.search
         if search is not None:
             search.without_further().shares.reserve(budget)
             radius = search.radius or held_radius(told[0], search.level, dim)
-            ball = Found(settings.geometry.base_point, radius=radius, level=search.level)
-        sums = self._sums(settings, ball, count, budget, facts)
+            ball = Found(fit.geometry.base_point, radius=radius, level=search.level)
+        sums = fit.sums(ball, count, budget)
         noise = math.sqrt(dim) * sums.noise_scale(n)
         floor = math.sqrt(dim) * dataclasses.replace(sums, rest=budget.total).noise_scale(n)
         name = f"sums and sizes of {k} classes in a ball, {budget.law} noise"
@@ -487,27 +446,28 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         if isinstance(plan.settings, JointMean):
             self._release_joint(data, plan.settings, streams)
             return
-        settings, kept, reach = plan.settings, 1.0, None
-        budget, count, mu = self._begun(vote := settings.vote)
-        ball: Any = settings.ball
-        if settings.search is not None:
-            geometry, (points, labels) = settings.geometry, data.arrays
+        fit: ClassReleases = plan.settings
+        (budget, count), kept, reach = fit.begun(), 1.0, None
+        ball: Any = fit.ball
+        if fit.search is not None:
+            assert isinstance(budget, GaussianBudget)
+            geometry, (points, labels) = fit.geometry, data.arrays
             records = (
                 PointRecords(geometry, points, data.facts["n"])
                 if data.groups is None
                 else PeopleOfClasses(geometry, points, labels, data.groups)
             )
-            ball = settings.search.release(records, budget, streams)
+            ball = fit.search.release(records, budget, streams)
             kept, reach = ball.level, ball.radius
-            if data.groups is not None and settings.search.center is not None:
+            if data.groups is not None and fit.search.center is not None:
                 ball = dataclasses.replace(ball, radius=_OF_PEOPLE * reach)
             warn_direction(ball)
-        statistic = self._sums(settings, ball, count, budget, data.facts)
-        statistic = dataclasses.replace(statistic, reach=reach)
+        statistic = fit.sums(ball, count, budget, reach)
         noisy = statistic.noisy(data.units, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
-        if vote.ways:
-            decision = vote.release(self._rule, data.units, mu, streams)
+        if fit.vote.ways:
+            vote = dataclasses.replace(fit.vote, rule=self._rule)
+            decision = vote.release(data.units, streams("decision"))
             self.decision_ = decision.way
             if not decision.tells:
                 _warn_undecided(decision.way)
@@ -533,22 +493,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 
-    def _sums(
-        self, settings: _Settings, ball: Any, count: Any, budget: Any, facts: dict[str, Any]
-    ) -> ClassSums:
-        """The class sums in a ball, for what is left of the budget."""
-        return ClassSums(
-            settings.geometry,
-            ball.center,
-            ball.radius,
-            len(facts["classes"]),
-            count,
-            budget.rest(_SUMS, len(facts["classes"]) * (settings.geometry.dim + 1)),
-            budget.pure,
-            bool(facts.get("grouped")),
-            settings.shape,
-        )
-
     def _records(self, data: Data) -> tuple:
         """Points, and the places of their labels; for federated runs."""
         return data.arrays
@@ -565,16 +509,16 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
                 "records."
             )
         plan = self._plan(facts, terms)
-        settings = plan.settings
-        if settings.search is not None:
+        fit = plan.settings
+        if fit.search is not None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "
                 f"that bounds the data; got center={shown(self.center)}, "
                 f"radius={shown(self.radius)}."
             )
-        budget = self._budget()
-        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        statistic = self._sums(settings, settings.ball, count, budget, facts)
+        fit = dataclasses.replace(fit, vote=Vote(facts["n"], (), 0.0))  # which clients do not ask
+        budget, count = fit.begun()
+        statistic = fit.sums(fit.ball, count, budget)
         return dataclasses.replace(plan, settings=statistic, releases=budget.releases)
 
     def _learn(
@@ -589,12 +533,12 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         n, count = facts["n"], statistic.count
         outside, self._rule = statistic.finish(noisy, n_tables)
         self.means_, self.class_counts_ = self._rule.means, self._rule.counts
-        self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
+        self.geometry_, self.classes_ = statistic.fit.geometry, facts["classes"]
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
         told = outside / n, sigma, 1.0 - kept, self.radius_
-        self.clipped_fraction_ = clipped_share(*told, statistic.pure)
+        self.clipped_fraction_ = clipped_share(*told, statistic.fit.pure)
 
 
 def _warn_undecided(way: str) -> None:
@@ -610,17 +554,15 @@ def _warn_undecided(way: str) -> None:
     )
 
 
-def _warn_little_information(
-    dim: int, n: int, n_classes: int, rest: float, pure: bool, grouped: bool
-) -> None:
-    """Warn, from public numbers, when the noise of a class mean is of the size of the ball.
-
-    `rest` is the mu of the sums, or the epsilon of `pure` ones.
-    """
-    sigma = 2.0 * (math.sqrt(dim + 3.0) if pure else 1.0) / rest
+def _warn_little_information(fit: ClassReleases, n: int) -> None:
+    """Warn, from public numbers, when the noise of a class mean is of the size of the ball."""
+    dim, n_classes, grouped = fit.geometry.dim, fit.n_classes, fit.grouped
+    # About the mu of the sums, or the epsilon of pure ones.
+    rest = fit.total * (fit.left if fit.pure else math.sqrt(fit.left))
+    sigma = 2.0 * (math.sqrt(dim + 3.0) if fit.pure else 1.0) / rest
     noise = sigma * math.sqrt(dim) * (math.sqrt(n_classes) if grouped else n_classes) / n
     if noise > 0.5:
-        said = "" if pure else f", n mu = {n * rest:.3g} for the means"
+        said = "" if fit.pure else f", n mu = {n * rest:.3g} for the means"
         warn_user(
             f"with n={n} {'people' if grouped else 'records'}{said}, in {n_classes} classes and "
             f"{dim} dimensions, the noise of a class mean is about {noise:.1f} times the radius: "

@@ -75,7 +75,7 @@ from skriemdp.mean.uncertainty import (
     standard_error,
     warn_cut,
 )
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
@@ -582,16 +582,16 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
         if ball is not None:
-            self._warn_little_information(ball, n, chosen)
+            known = chosen.mu is not None or chosen.law is not None
+            self._warn_little_information(ball, n, chosen.noise if known else None)
             mean = self._mean_release(ball, n, chosen)  # a bad parameter must raise here
-            event = compose([chosen.count.event, mean.event]) if event is None else event
+            event = compose([event, mean.event]) if chosen.target[1] > 0.0 else event
         elif chosen.mechanism == "gradient":
             probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
             self._mean_release(probe, n, chosen)
         if search is not None and chosen.law is None:
             for one in (chosen.mu, search.mu):  # what the search leaves lies in between
                 MeanNoise(one, None).check(geometry.dim)
-        assert event is not None
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
@@ -646,8 +646,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
         )
         if ball is not None:
-            chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)
-            self._warn_little_information(ball, n, chosen)
+            self._warn_little_information(ball, n, MeanNoise(joint.joint_mu, None))
         return joint.plan()
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
@@ -695,11 +694,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             start = ball.project(public_point(ball.geometry, start=self.start))
         return DescentMean(ball, solver, start)
 
-    def _warn_little_information(self, ball: GeodesicBall, n: int, budget: MeanPlan) -> None:
+    def _warn_little_information(self, ball: GeodesicBall, n: int, law: MeanNoise | None) -> None:
         """Warn when the noise is of the size of the ball: from public numbers only."""
         dim = ball.geometry.dim
-        known = budget.mu is not None or budget.law is not None
-        spread = budget.noise.spread(dim) if known else dim / self.epsilon
+        spread = dim / self.epsilon if law is None else law.spread(dim)
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
             warn_user(
@@ -790,15 +788,14 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 problem = records.gradients(ball)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
-        noisy = chosen.count.release(outside, streams("clipped fraction")) / n
+        rng = streams("clipped fraction")
+        noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
         mean, self.noise_scale_ = mechanism.release(problem, streams)
         self.mean_ = np.asarray(mean)
         law = getattr(mechanism, "noise_law", None)
         if law is not None:
             self._noise_law = law(self.mean_)
-        told = noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_
-        pure = isinstance(chosen.count, LaplaceCount)
-        self.clipped_fraction_ = clipped_share(*told, pure)
+        self.clipped_fraction_ = clipped_share(*noisy, 1.0 - kept, self.radius_, chosen.pure)
         if chosen.search is not None:
             self._warn_only_the_center()
 
@@ -852,8 +849,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         chosen = plan_mean(
             geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball
         )
-        assert chosen.mu is not None and chosen.event is not None
-        assert isinstance(chosen.count, GaussianCount)
+        assert chosen.mu is not None
         sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
         work = Work.of_points(geometry, n)

@@ -100,7 +100,7 @@ def expected_mean(
     if search is not None:
         radius = search.radius or held_radius(told[0], search.level, dim)
         if chosen.law is None:
-            left = left_by_search(search, chosen.count.event.mu)
+            left = left_by_search(search, chosen.count)
             chosen = dataclasses.replace(chosen, mu=left)
         scale = chosen.noise.sigma(radius, dim, n)
         if shrink and search.center is None and dim > 2:
@@ -139,7 +139,7 @@ def _adaptive(release: AdaptiveMean, spread: float) -> tuple[float, float]:
     radius, precision = ball.radius, 0.0
     for each, radii in zip(release.plan.rounds, release.radii, strict=True):
         precision += MeanNoise(each.mean_mu, None).sigma(radius, dim, n) ** -2
-        held = held_radius(spread, max(radii.wanted, radii.level), dim)
+        held = held_radius(spread, radii.level, dim)
         radius = min(ball.radius, math.hypot(held, math.sqrt(dim / precision)))
     precision += release.plan.noise.sigma(radius, dim, n) ** -2
     return precision**-0.5, radius
@@ -150,12 +150,12 @@ def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
     dim, n, told = joint.geometry.dim, joint.n, told_spread(joint.ball, spread)
     mu, radius = joint.joint_mu, 0.0 if joint.ball is None else joint.ball.radius
     if joint.search is not None:
-        mu = left_by_search(joint.search, joint.count.event.mu)
+        mu = left_by_search(joint.search, joint.count_mu)
         held = joint.wider * held_radius(told[0], joint.search.level, dim)
         radius = joint.search.radius or held
     elif joint.looks:
         radius = min(radius, joint.wider * held_radius(told[0], 0.999, dim))
-    vectors = joint.lifts(radius).held
+    vectors = joint.lifts(radius, joint.mu).held
     over = math.sqrt(dim / 2.0) / (joint.weight * radius * n)
     noise, floor = (over * vectors.sigma(vectors.check(one)) for one in (mu, joint.mu))
     name = "mean and second moment together, gaussian noise"

@@ -15,12 +15,12 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import LocationScaleSearch, james_stein
-from skriemdp.mean.adaptive_releases import inside, plan_radius
+from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, james_stein
+from skriemdp.mean.adaptive_releases import inside, plan_radius, radius_about
 from skriemdp.mean.domains import public_facts
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget, Release
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget, Release
+from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import private_sum
@@ -138,32 +138,27 @@ class JointMean:
     n_classes: int | None = None
 
     @property
-    def count(self) -> GaussianCount:
-        """Count of the records outside the last ball."""
-        return GaussianBudget(self.mu).count(_COUNT)
+    def count_mu(self) -> float:
+        """Mu of the number of records outside the last ball."""
+        return self.mu * math.sqrt(_COUNT)
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """Names of what may be released, with shares."""
         budget, dim = GaussianBudget(self.mu), self.geometry.dim
-        budget.count(_COUNT)
+        budget.take(_COUNT, COUNT, 1)
         if self.search is not None:
             self.search.shares.reserve(budget)
         elif self.looks:
             budget.take(_LOOK_MEAN, "rough mean", dim)
-            budget.take(_LOOK_RADIUS, "radius", 1)
+            budget.take(_LOOK_RADIUS, RADIUS, 1)
         budget.rest(_MOMENTS, (self.n_classes or 1) * (dim + 1) ** 2)
         return budget.releases
 
     @property
     def joint_mu(self) -> float:
         """Mu of the joint release; at least that, after a search."""
-        before = _COUNT
-        if self.search is not None:
-            before += self.search.shares.total
-        elif self.looks:
-            before += _LOOK_MEAN + _LOOK_RADIUS
-        return self.mu * math.sqrt(1.0 - before)
+        return self.mu * math.sqrt(self.releases[-1].share)
 
     def plan(self, **public: Any) -> Plan[JointMean]:
         """Plan of a fit which releases nothing else; `public` are facts besides ball and number."""
@@ -179,16 +174,17 @@ class JointMean:
         event, releases = GaussianBudget(self.mu).event, self.releases
         return Plan(event, self, facts, work=work, releases=releases)
 
-    def lifts(self, radius: float) -> Lifts:
+    def lifts(self, radius: float, mu: float) -> Lifts:
         """The joint release in a ball; the vector beside a logarithm is the number 1."""
-        return Lifts((self.geometry.dim, 1), (radius, 1.0), self.weight, classes=self.n_classes)
+        sizes, norms = (self.geometry.dim, 1), (radius, 1.0)
+        return Lifts(sizes, norms, mu, self.weight, classes=self.n_classes)
 
     def check(self) -> None:
         """ValueError where a budget is too small for any noise, or integers would be too coarse."""
-        _ = self.count
+        _ = self.releases
         # A search spends what it needs, and less noise needs more bits.
         for mu in (self.joint_mu, self.mu):
-            self.lifts(1.0).held.check(mu)
+            self.lifts(1.0, mu).held.check(mu)
         if self.looks:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
@@ -248,20 +244,20 @@ class JointMean:
         self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
     ) -> Moments:
         """The joint release."""
-        lifts, ones = self.lifts(seen.radius), np.ones((len(seen.vectors), 1))
+        lifts, ones = self.lifts(seen.radius, seen.mu), np.ones((len(seen.vectors), 1))
         units = Units((seen.vectors, ones, *(() if labels is None else (labels,))))
-        second, first, counts = lifts.release(units, seen.mu, rng)
-        return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas(seen.mu))
+        second, first, counts = lifts.release(units, rng)
+        return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas)
 
     def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""
         budget = GaussianBudget(self.mu)
-        count = budget.count(_COUNT)
+        count_mu = budget.take(_COUNT, COUNT, 1)
         center, radius = self._place(records, budget, streams)
         vectors = records.vectors(center)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
-        clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
-        return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest(_MOMENTS))
+        noisy = noisy_fraction(outside, self.n, count_mu, False, streams("clipped fraction"))
+        return Seen(center, radius, vectors, *noisy, budget.rest(_MOMENTS))
 
     def _place(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
@@ -292,10 +288,9 @@ class JointMean:
         found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
         center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
-        radius_mu = budget.take(_LOOK_RADIUS, "radius")
-        radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
+        radii = plan_radius(public, self.n, self.mu, _LOOK_RADIUS, 0.7 * public.radius)
         (distances,) = records.distances(center)
-        radius = radii.widened(radii.quantile.release(distances, streams("radius", 0)), left)
+        radius = radius_about(center, left, radii, distances, budget, streams("radius", 0))
         return center, min(self.wider * radius, public.radius)
 
 

@@ -25,6 +25,7 @@ from skriemdp.privacy.sensitivity import (
 )
 from skriemdp.riemannian_laws.distributions import space_form
 from skriemdp.riemannian_laws.output import (
+    GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
@@ -115,9 +116,8 @@ class KNormMean:
         # Only the number of proposals depends on how exact this centre is.
         center = iterate_mean(problem, self.step_sizes)
         distances = np.asarray(geometry.dist(center, points)) if bounded else None
-        noisy = self.mechanism.release(
-            gradient_norm, problem.n, center, streams("output"), distances=distances
-        )
+        total = GradientSum(gradient_norm, problem.n, center, distances)
+        noisy = self.mechanism.release(total, streams("output"))
         return ball.project(np.asarray(noisy)), self.mechanism.scale / problem.n
 
 

@@ -11,15 +11,15 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.releases import MeanNoise, pure_law
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget, Release
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import Event, GaussianEvent, compose
+from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
 __all__ = [
     "GAUSSIAN",
     "MEAN",
+    "RADII",
     "MECHANISMS",
     "NOISES",
     "MeanPlan",
@@ -36,8 +36,8 @@ OUTPUT = ("gaussian", "laplace", "k-norm")
 # Mechanisms whose every release is Gaussian.
 GAUSSIAN = ("gradient",)
 
-# Name of the last release.
-MEAN = "mean"
+# Names of the last release, and of radii before it.
+MEAN, RADII = "mean", "radii"
 # Share of a pure epsilon for the released fraction of clipped rows: a convention.
 _COUNT_PURE = 0.03
 # Laplace noise is drawn where its mean square is at most this part of Gaussian noise's: it composes
@@ -86,8 +86,8 @@ class MeanPlan:
     ----------
     mechanism : str
         "tangent", "adaptive", "gradient", or an output perturbation.
-    count : GaussianCount or LaplaceCount
-        Pays for `clipped_fraction_`.
+    count : float
+        Mu of `clipped_fraction_`, or the epsilon of `pure` privacy.
     rounds : tuple of Round
         Of "adaptive": rough means and radii before the mean itself.
     mu : float or None
@@ -96,26 +96,28 @@ class MeanPlan:
         Of the mean, when its noise is Laplace.
     search : LocationScaleSearch or None
         For a ball.
-    event : Event or None
-        All of it; None for output perturbation, whose event depends on the ball too.
+    event : Event
+        All of it, but an output perturbation that is not pure: its event depends on the ball too.
     target : tuple of float
         What is left of (epsilon, delta) for an output perturbation.
     releases : tuple of Release
         What may be released, with its share.
     secret_n : bool
         Whether n was released: the mean is then not iterated, in floating point.
+    pure : bool
     """
 
     mechanism: str
-    count: GaussianCount | LaplaceCount
+    count: float
+    event: Event
     rounds: tuple[Round, ...] = ()
     mu: float | None = None
     law: LaplaceEvent | None = None
     search: LocationScaleSearch | None = None
-    event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
     releases: tuple[Release, ...] = ()
     secret_n: bool = False
+    pure: bool = False
 
     @property
     def noise(self) -> MeanNoise:
@@ -134,7 +136,7 @@ class MeanPlan:
         """What the search and the mean after it divide."""
         assert self.search is not None
         budget = GaussianBudget(self.search.mu)
-        budget.count(COUNT_SHARE)
+        budget.take(COUNT_SHARE, COUNT, 1)
         return budget
 
 
@@ -208,9 +210,9 @@ def plan_mean(
     if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
         fixed = secret_n and not gaussian
         share, looks = _seeking(geometry.dim, n * total, factor, fixed)
-    first = GaussianBudget(total * math.sqrt(share)).event
+    first = GaussianBudget(total * math.sqrt(share))
     if not gaussian:
-        law = _law_after(*target, first, math.inf if noise == "laplace" else 1.0)
+        law = _law_after(*target, first.event.mu, math.inf if noise == "laplace" else 1.0)
     plan = _seeking_plan(geometry.dim, total, share, looks, first, law)
     return dataclasses.replace(plan, secret_n=secret_n)
 
@@ -225,7 +227,8 @@ def _searched_plan(
     gaussian: bool,
 ) -> MeanPlan:
     """One mean, in the ball that a search finds if there is one; its law is fixed before that."""
-    law = event = None
+    law, budget = None, GaussianBudget(total)
+    event: Event = budget.event
     if search is not None and not gaussian:
         # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
         # reserved for nothing.
@@ -234,33 +237,31 @@ def _searched_plan(
             needed = _FAR_GAIN
         else:
             short = search
-        first = GaussianBudget(total * math.sqrt(COUNT_SHARE + short.shares.total)).event
-        law = _law_after(dim, epsilon, delta, total, first, needed)
+        first = GaussianBudget(total * math.sqrt(COUNT_SHARE + short.shares.total))
+        law = _law_after(dim, epsilon, delta, total, first.event.mu, needed)
         if law is not None:
-            search, event = short, compose([first, law])
-    budget = GaussianBudget(total)
-    count, before = budget.count(COUNT_SHARE), COUNT_SHARE
+            search, event = short, compose([first.event, law])
+    count = budget.take(COUNT_SHARE, COUNT, 1)
     if search is not None:
         search.shares.reserve(budget)
-        before += search.shares.total
     last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", dim)
     return MeanPlan(
         mechanism if mechanism == "gradient" else "tangent",
         count,
-        mu=total * math.sqrt(1.0 - before) if law is None else None,
+        event,
+        mu=total * math.sqrt(budget.left) if law is None else None,
         law=law,
         search=search,
-        event=event or budget.event,
         releases=(*budget.releases, last),
     )
 
 
 def _law_after(
-    dim: int, epsilon: float, delta: float, total: float, first: GaussianEvent, needed: float
+    dim: int, epsilon: float, delta: float, total: float, first: float, needed: float
 ) -> LaplaceEvent | None:
-    """Laplace noise behind `first`; None for more than `needed` of the Gaussian mean square."""
-    law = laplace_law(dim, epsilon, delta, first.mu)
-    gaussian = dim / (total**2 - first.mu**2)
+    """Laplace noise behind the mu `first`; None for more than `needed` of the Gaussian square."""
+    law = laplace_law(dim, epsilon, delta, first)
+    gaussian = dim / (total**2 - first**2)
     return law if law.mean_square_over_sensitivity <= needed * gaussian else None
 
 
@@ -307,25 +308,25 @@ def _seeking_plan(
     total: float,
     share: float,
     looks: tuple[tuple[float, float], ...],
-    first: GaussianEvent,
+    first: GaussianBudget,
     law: LaplaceEvent | None,
 ) -> MeanPlan:
     """Gaussian releases of `share` of mu**2, together `first`, then the mean."""
     mechanism = "adaptive" if looks else "tangent"
-    budget = GaussianBudget(total if law is None else first.mu)
+    budget = GaussianBudget(total if law is None else first.event.mu)
     whole = share if law is None else 1.0
-    count = budget.count(_FRACTION * whole if looks else whole)
+    count = budget.take(_FRACTION * whole if looks else whole, COUNT, 1)
     rounds: list[Round] = []
     for mean, radius in looks:
         mean_mu = budget.take(mean * whole, "rough means", dim)
-        radius_mu = budget.take(min(radius * whole, budget.left), "radii", 1)
+        radius_mu = budget.take(min(radius * whole, budget.left), RADII, 1)
         rounds.append(Round(mean_mu, radius_mu))
     if law is None:
-        plan = MeanPlan(mechanism, count, tuple(rounds), mu=budget.rest(MEAN, dim))
-        return dataclasses.replace(plan, event=budget.event, releases=budget.releases)
+        plan = MeanPlan(mechanism, count, budget.event, tuple(rounds), mu=budget.rest(MEAN, dim))
+        return dataclasses.replace(plan, releases=budget.releases)
     planned = budget.before(Release(MEAN, 1.0 - share, "laplace", dim))
-    event = compose([first, law])
-    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=event, releases=planned)
+    event = compose([first.event, law])
+    return MeanPlan(mechanism, count, event, tuple(rounds), law=law, releases=planned)
 
 
 def _laplace_factor(dim: int, epsilon: float, delta: float) -> float:
@@ -350,11 +351,10 @@ def _check_laplace(dim: int, epsilon: float) -> None:
 
 
 def _pure_plan(dim: int, epsilon: float) -> MeanPlan:
-    # Basic composition of pure guarantees, rounded down to stay within epsilon.
-    budget = PureBudget(epsilon * (1.0 - 1e-12))
-    count = budget.count(_COUNT_PURE)
-    law, event = pure_law(dim, budget.rest(MEAN, dim)), PureBudget(epsilon).event
-    return MeanPlan("tangent", count, law=law, event=event, releases=budget.releases)
+    budget = PureBudget(epsilon)
+    count = budget.take(_COUNT_PURE, COUNT, 1)
+    law = pure_law(dim, budget.rest(MEAN, dim))
+    return MeanPlan("tangent", count, budget.event, law=law, releases=budget.releases, pure=True)
 
 
 def _output_plan(mechanism: str, noise: str, dim: int, epsilon: float, delta: float) -> MeanPlan:
@@ -371,9 +371,10 @@ def _output_plan(mechanism: str, noise: str, dim: int, epsilon: float, delta: fl
     rest = 1.0 - _COUNT_PURE
     last = Release(MEAN, rest, mechanism, dim)
     if mechanism == "k-norm" or delta == 0.0:
-        pure, event = PureBudget(epsilon * (1.0 - 1e-12)), PureBudget(epsilon).event
-        plan = MeanPlan(mechanism, pure.count(_COUNT_PURE), target=(rest * epsilon, 0.0))
-        return dataclasses.replace(plan, event=event, releases=(*pure.releases, last))
+        pure, target = PureBudget(epsilon), (rest * epsilon, 0.0)
+        count = pure.take(_COUNT_PURE, COUNT, 1)
+        planned = (*pure.releases, last)
+        return MeanPlan(mechanism, count, pure.event, target=target, releases=planned, pure=True)
     part = GaussianBudget(gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
-    plan = MeanPlan(mechanism, part.count(1.0), target=(rest * epsilon, rest * delta))
-    return dataclasses.replace(plan, releases=part.before(last))
+    count, target = part.rest(COUNT, 1), (rest * epsilon, rest * delta)
+    return MeanPlan(mechanism, count, part.event, target=target, releases=part.before(last))

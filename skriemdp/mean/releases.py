@@ -473,13 +473,11 @@ class LogSums:
     count: GaussianCount
 
     @classmethod
-    def planned(
-        cls, ball: GeodesicBall, n: int, mu: float, count: GaussianCount, shrink: bool
-    ) -> LogSums:
-        """Gaussian noise for `mu`."""
+    def planned(cls, ball: GeodesicBall, n: int, mu: float, count: float, shrink: bool) -> LogSums:
+        """Gaussian noise for `mu`, and a count for that mu."""
         noise = MeanNoise(mu, None)
         noise.check(ball.geometry.dim)
-        return cls(TangentMean(ball, n, noise, shrink=shrink), count)
+        return cls(TangentMean(ball, n, noise, shrink=shrink), GaussianCount(1.0 / count))
 
     @property
     def size(self) -> int:

@@ -7,10 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.laplace import LaplaceEvent
-from skriemdp.privacy.sensitivity import Sensitivity
+from skriemdp.privacy.lattice import NOISE_SCALE, largest_shift
 
 __all__ = ["COUNT", "GaussianBudget", "PureBudget", "Release"]
 
@@ -68,9 +66,16 @@ class _Budget:
         return share
 
     def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
-        """The mu, or the epsilon, of a release that gets the fraction `share`."""
+        """The mu, or the epsilon, of a release that gets the fraction `share`.
+
+        ValueError where a mu is too small for any integers.
+        """
         part = self._take(share, name, dim, law)
-        return self.total * (part if self.pure else math.sqrt(part))
+        if self.pure:  # epsilons add up to a little less, for the rounding of their sum
+            return self.total * part * (1.0 - 1e-12)
+        mu = self.total * math.sqrt(part)
+        largest_shift(NOISE_SCALE, 1.0 / mu)
+        return mu
 
     def before(self, last: Release) -> tuple[Release, ...]:
         """The releases as parts of a fit that ends with `last`, which this budget does not pay."""
@@ -110,9 +115,6 @@ class GaussianBudget(_Budget):
     def count(self, share: float) -> GaussianCount:
         return GaussianCount(1.0 / self.take(share, COUNT, 1))
 
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int, name: str) -> GaussianNoise:
-        return GaussianNoise(sensitivity, 1.0 / self.take(share, name, dim))
-
 
 class PureBudget(_Budget):
     """Divides the epsilon of one fit among pure releases; they add up."""
@@ -133,6 +135,3 @@ class PureBudget(_Budget):
 
     def count(self, share: float) -> LaplaceCount:
         return LaplaceCount(self.take(share, COUNT, 1))
-
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int, name: str) -> LaplaceNoise:
-        return LaplaceNoise(sensitivity, LaplaceEvent(dim, 1.0 / self.take(share, name, dim)))

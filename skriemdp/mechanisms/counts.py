@@ -24,7 +24,14 @@ from skriemdp.privacy.sensitivity import (
     interval_sensitivity,
 )
 
-__all__ = ["RARELY", "GaussianCount", "GaussianNumber", "LaplaceCount", "told_fraction"]
+__all__ = [
+    "RARELY",
+    "GaussianCount",
+    "GaussianNumber",
+    "LaplaceCount",
+    "noisy_fraction",
+    "told_fraction",
+]
 
 # Clipped records are told of where they are this share above the one that was meant, and so many
 # standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits.
@@ -43,6 +50,8 @@ class GaussianCount:
     level : float, optional
         In (0, 1): the count less this share of all records.  Each record then adds ``1 - level`` or
         ``-level``, and nobody has to know how many there are.
+    of : int, default=0
+        How many there are, of a count with a level; private, and not shown.
 
     Raises
     ------
@@ -58,6 +67,7 @@ class GaussianCount:
 
     noise_multiplier: float
     level: float | None = None
+    of: int = dataclasses.field(default=0, repr=False, compare=False)
     # Integers per record, and what of them every record is short of.
     _units: int = dataclasses.field(init=False, repr=False, compare=False)
     _short: int = dataclasses.field(init=False, repr=False, compare=False)
@@ -97,15 +107,13 @@ class GaussianCount:
         """The count of noisy integers."""
         return noisy.astype(float) / self._units
 
-    def release(
-        self, count: float, rng: np.random.Generator, size: Size = (), *, of: int = 0
-    ) -> Any:
-        """The integer `count` plus noise, less ``level * of``; `of` is how many records there are.
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """The integer count `value` plus noise, less ``level * of``.
 
         With `size`, that many independent releases.
         """
         units, law = self._units, "discrete-gaussian"
-        exact = int(count) * units - of * self._short
+        exact = int(value) * units - self.of * self._short
         adds = max(self._short, units - self._short)
         noisy = noise.draw(
             exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units, presence=adds
@@ -147,13 +155,13 @@ class GaussianNumber:
         """Value of one integer; public."""
         return self.sensitivity.value / (self.units - 2)
 
-    def release(self, number: float, rng: np.random.Generator) -> float:
-        """`number` plus noise."""
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """The number `value` plus noise; with `size`, that many independent releases."""
         # A tiny spacing would lose its digits as a float.
-        units = Fraction(float(number)) / Fraction(self.sensitivity.value) * (self.units - 2)
+        units = Fraction(float(value)) / Fraction(self.sensitivity.value) * (self.units - 2)
         exact, law, bound = np.array(round(units), dtype=object), "discrete-gaussian", self.units
-        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=bound)
-        return float(noisy) * self.spacing
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=bound)
+        return np.asarray(noisy).astype(float)[()] * self.spacing
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,17 @@ class LaplaceCount:
         bound, grid = self.sensitivity.value, self.sigma
         noisy = noise.draw(value, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
         return float(noisy) if size == () else noisy
+
+
+def noisy_fraction(
+    part: int, n: int, parameter: float, pure: bool, rng: np.random.Generator
+) -> tuple[float, float]:
+    """A part of n records, as a fraction with noise, and the standard deviation of the noise.
+
+    `parameter` is the mu of the count, or its epsilon where it is `pure`.
+    """
+    count = LaplaceCount(parameter) if pure else GaussianCount(1.0 / parameter)
+    return count.release(part, rng) / n, count.sigma / n
 
 
 def told_fraction(

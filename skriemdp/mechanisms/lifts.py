@@ -31,6 +31,8 @@ class Lifts:
         Lengths of z and of y.
     norms : tuple of float
         Public bounds of ``|z|`` and ``|y|``; longer vectors are shortened.
+    mu : float
+        Gaussian differential privacy parameter of the release.
     scale : float, default=sqrt(1/2)
         a, at most 1: larger means less noise on the products, and more on ``sum z z'``.
     people : bool, default=False
@@ -46,13 +48,14 @@ class Lifts:
 
     Examples
     --------
-    >>> lifts = Lifts((3, 1), norms=(1.0, 2.0))
-    >>> [round(sigma, 3) for sigma in lifts.sigmas(mu=0.25)]
+    >>> lifts = Lifts((3, 1), norms=(1.0, 2.0), mu=0.25)
+    >>> [round(sigma, 3) for sigma in lifts.sigmas]
     [8.485, 16.971, 67.883]
     """
 
     sizes: tuple[int, int]
     norms: tuple[float, float]
+    mu: float
     scale: float = math.sqrt(0.5)
     people: bool = False
     classes: int | None = None
@@ -61,7 +64,7 @@ class Lifts:
         for size, norm in zip(self.sizes, self.norms, strict=True):
             check_count(size=size)
             check_positive(norm=norm)
-        check_positive(scale=self.scale)
+        check_positive(mu=self.mu, scale=self.scale)
         if self.scale > 1.0:
             raise ValueError(f"scale={self.scale!r} must be at most 1.")
 
@@ -82,16 +85,17 @@ class Lifts:
         lifts = np.concatenate(parts, axis=1)
         return (lifts, *labels) if labels else lifts
 
-    def sigmas(self, mu: float) -> tuple[float, float, float]:
+    @property
+    def sigmas(self) -> tuple[float, float, float]:
         """Noise on ``sum z z'``, every entry of ``sum z y'``, and ``sum y y'``.
 
         Standard deviations; of the symmetric ones along every unit matrix.
         """
-        first, unit = self.held.sigma(self.held.check(mu)), self.unit
+        first, unit = self.held.sigma(self.held.check(self.mu)), self.unit
         return first, first / (math.sqrt(2.0) * unit), first / unit**2
 
     def release(
-        self, units: Units, mu: float, rng: np.random.Generator
+        self, units: Units, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Noisy ``sum z z'``, ``sum z y'`` and ``sum y y'``.
 
@@ -100,7 +104,6 @@ class Lifts:
         units : Units
             Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``; then places in the
             list of classes, where there are any.
-        mu : float
         rng : numpy.random.Generator
         """
         if (units.groups is not None) != self.people:
@@ -108,5 +111,5 @@ class Lifts:
         if len(units.arrays[0]) != len(units.arrays[1]):
             raise ValueError("the two arrays of units must have as many rows.")
         k, unit = self.sizes[0], self.unit
-        noisy = private_sum(units, self.lift, self.held, mu, rng).value
+        noisy = private_sum(units, self.lift, self.held, self.mu, rng).value
         return noisy[..., :k, :k], noisy[..., :k, k:] / unit, noisy[..., k:, k:] / unit**2

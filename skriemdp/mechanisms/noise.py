@@ -23,7 +23,7 @@ __all__ = ["NOISE_SCALE", "draw", "expect_integers", "on_public_grid"]
 
 
 def draw(
-    exact: Any,
+    statistic: Any,
     scale: Any,
     law: Any,
     rng: np.random.Generator,
@@ -36,29 +36,29 @@ def draw(
     shares: int | None = None,
     sampler: Callable[..., Any] | None = None,
 ) -> Any:
-    """`exact` with noise of `scale`, on the public grid where the noise is a float.
+    """`statistic` with noise of `scale`, on the public grid where the noise is a float.
 
     Parameters
     ----------
-    exact : array, number or callable; or tuple of arrays
-        The statistic, in coordinates in which the noise is isotropic.  A tuple is one release of
+    statistic : array, number or callable; or tuple of arrays
+        Exact, in coordinates in which the noise is isotropic.  A tuple is one release of
         several blocks; `scale`, `law` and `sensitivity` are then tuples of the same length.
     scale : float or int
-        Of the noise, in the units of `exact`.
+        Of the noise, in the units of `statistic`.
     law : {"gaussian", "symmetric", "radial", "laplace", "discrete-gaussian", "exponential"} or str
         "symmetric" has standard deviation `scale` along every symmetric matrix of Frobenius norm
         one; "radial" has density proportional to ``exp(-|v| / scale)``;
         "discrete-gaussian" adds integers to integers; "exponential" returns an index, with
-        probability proportional to ``exp(exact / scale)``.  Another law needs its `sampler`.
+        probability proportional to ``exp(statistic / scale)``.  Another law needs its `sampler`.
     rng : numpy.random.Generator
     size : int or tuple of int, default=()
         Independent releases along leading axes.
     sensitivity : float or int
-        What one record moves `exact` by at most, as the law measures it; so ``scale / sensitivity``
+        What one record moves it by at most, as the law measures it; so ``scale / sensitivity``
         is the noise multiplier of a Gaussian release.  Blocks are bounded together: the squares of
         their moves, each over its own sensitivity, add up to at most 1.
     presence : float or int, optional
-        What a record that is added or removed moves `exact` by at most; half of `sensitivity` where
+        What a record that is added or removed moves it by at most; half of `sensitivity` where
         nothing else is said and batches are drawn at random.
     grid : float, optional
         Noise scale that decides the spacing of the public grid; `scale` by default.
@@ -70,26 +70,26 @@ def draw(
         Of the law "discrete-gaussian" at the usual scale: one of so many draws, in the sum of
         which they hide what one of `scale` does (:func:`skriemdp.privacy.lattice.share_scale`).
     sampler : callable, optional
-        ``sampler(exact, rng, size)`` draws from a law that is not listed.
+        ``sampler(statistic, rng, size)`` draws from a law that is not listed.
 
     Returns
     -------
     array or float, or tuple of them
     """
     one = size == () and averaged is None and shares is None
-    if one and type(exact) is int and law == "discrete-gaussian":
-        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
+    if one and type(statistic) is int and law == "discrete-gaussian":
+        return statistic + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-    if isinstance(exact, tuple):
-        blocks = zip(exact, scale, law, strict=True)
+    if isinstance(statistic, tuple):
+        blocks = zip(statistic, scale, law, strict=True)
         return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
     if sampler is not None:
-        return sampler(exact, rng, size)
+        return sampler(statistic, rng, size)
     if shares is not None:
         # The scale of a single share is above the usual one: its draws are Python integers.
-        share = discrete_gaussian(share_scale(shares), rng, np.shape(exact))
-        return exact + share.astype(np.int64)
-    return _noisy(exact, scale, law, rng, size, grid, averaged)
+        share = discrete_gaussian(share_scale(shares), rng, np.shape(statistic))
+        return statistic + share.astype(np.int64)
+    return _noisy(statistic, scale, law, rng, size, grid, averaged)
 
 
 def expect_integers(rng: np.random.Generator, count: int) -> None:
@@ -99,7 +99,7 @@ def expect_integers(rng: np.random.Generator, count: int) -> None:
 
 
 def _noisy(
-    exact: Any,
+    statistic: Any,
     scale: Any,
     law: str,
     rng: np.random.Generator,
@@ -107,19 +107,19 @@ def _noisy(
     grid: float | None = None,
     averaged: int | None = None,
 ) -> Any:
-    shape = (*size, *np.shape(exact))
+    shape = (*size, *np.shape(statistic))
     if law == "discrete-gaussian":
         draws = _integers(scale, rng, shape if averaged is None else (averaged, *shape))
-        if averaged is None and _fits(exact, scale):
-            return exact + draws
+        if averaged is None and _fits(statistic, scale):
+            return statistic + draws
         # Python integers, so that nothing can overflow.
         draws = draws.astype(object)
         if averaged is None:
-            return exact + draws
-        return exact + draws.sum(axis=0) * Fraction(1, averaged)
+            return statistic + draws
+        return statistic + draws.sum(axis=0) * Fraction(1, averaged)
     if law == "exponential":
         # The largest of independently Gumbel-perturbed scores follows the law.
-        return np.argmax(exact + scale * rng.gumbel(size=shape), axis=-1)
+        return np.argmax(statistic + scale * rng.gumbel(size=shape), axis=-1)
     if law == "gaussian":
         unit = rng.standard_normal(shape if averaged is None else (averaged, *shape))
         noise = scale * (unit if averaged is None else unit.mean(axis=0))
@@ -136,7 +136,7 @@ def _noisy(
         noise = scale * rng.standard_gamma(shape[-1], size=length.shape) / length * direction
     else:
         raise ValueError(f"unknown law {law!r}; pass its sampler.")
-    noisy = exact + _like(noise, exact)
+    noisy = statistic + _like(noise, statistic)
     if law == "symmetric":
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
     if averaged is not None:
@@ -144,11 +144,11 @@ def _noisy(
     return on_public_grid(noisy, scale if grid is None else grid)
 
 
-def _fits(exact: Any, scale: int) -> bool:
-    """Whether `exact`, plus noise of up to 64 scales, stays within 63 bits."""
-    if getattr(exact, "dtype", None) != np.int64 or scale > NOISE_SCALE:
+def _fits(statistic: Any, scale: int) -> bool:
+    """Whether `statistic`, plus noise of up to 64 scales, stays within 63 bits."""
+    if getattr(statistic, "dtype", None) != np.int64 or scale > NOISE_SCALE:
         return False
-    return exact.size == 0 or int(exact.max()) <= 2**62 and int(exact.min()) >= -(2**62)
+    return statistic.size == 0 or int(statistic.max()) <= 2**62 and int(statistic.min()) >= -(2**62)
 
 
 def _integers(scale: int, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -163,16 +163,16 @@ def _usual(rng: np.random.Generator, size: int) -> np.ndarray:
     return discrete_gaussian(NOISE_SCALE, rng, size)
 
 
-def _like(noise: np.ndarray, exact: Any) -> Array:
-    """`noise` in the precision, library and device of a floating array `exact`."""
-    if type(exact) is np.ndarray and exact.dtype == np.float64:
+def _like(noise: np.ndarray, statistic: Any) -> Array:
+    """`noise` in the precision, library and device of a floating array `statistic`."""
+    if type(statistic) is np.ndarray and statistic.dtype == np.float64:
         return noise
-    if not hasattr(exact, "dtype"):
+    if not hasattr(statistic, "dtype"):
         return noise
-    xp = array_namespace(exact)
-    if not xp.isdtype(exact.dtype, "real floating"):
+    xp = array_namespace(statistic)
+    if not xp.isdtype(statistic.dtype, "real floating"):
         return noise
-    return xp.asarray(noise, dtype=exact.dtype, device=device(exact))
+    return xp.asarray(noise, dtype=statistic.dtype, device=device(statistic))
 
 
 def on_public_grid(noisy: Any, sigma: float) -> Any:

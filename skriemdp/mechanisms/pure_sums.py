@@ -119,9 +119,9 @@ class PureSumsAndCounts:
         )
 
     def _draws(
-        self, exact: _Blocks, rng: np.random.Generator, size: tuple[int, ...]
+        self, totals: _Blocks, rng: np.random.Generator, size: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
-        sums, counts = exact.blocks
+        sums, counts = totals.blocks
         shape = (*size, *counts.shape)
         radius = self.scale * rng.standard_gamma(self.dim + 2, size=shape)
         direction = rng.standard_normal((*shape, self.dim))

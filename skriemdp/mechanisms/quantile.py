@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -19,12 +19,23 @@ from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity
 
-__all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid", "log_normal_weights"]
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+
+__all__ = [
+    "ExponentialQuantile",
+    "PrivateQuantile",
+    "log_grid",
+    "log_normal_weights",
+    "noisy_quantile",
+]
 
 # Preference for smaller answers before any count is seen, in nats from the first grid value to the
 # last: where the data say nothing, too small a clipping norm is the smaller evil
 # (benchmarks/private_quantile.py).
 _TILT = 6.0
+# Values that are placed on a grid at a time, so that they stay in the cache.
+_COUNTED = 1 << 15
 
 
 def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
@@ -178,24 +189,16 @@ class PrivateQuantile(_Quantile):
         """Event of one release."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
 
-    def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
-        """Release with ``count(t)`` the exact number of values <= t.
-
-        It is asked at most `counts` times: faster than sorting many values into the grid.
-        """
-        at = self._search_once(lambda at: int(count(self.grid[at])), n, rng)
-        return float(self.grid[at])
-
     def _places(self, counts: Any, n: int, rng: np.random.Generator, shape: tuple) -> np.ndarray:
         exact = np.asarray(counts).astype(int).tolist()
         places = [self._search_once(exact.__getitem__, n, rng) for _ in range(math.prod(shape))]
         return np.array(places, dtype=int).reshape(shape)
 
-    def _search_once(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> int:
+    def _search_once(self, count: Callable[[int], int], n: int, rng: np.random.Generator) -> int:
         last, sigma = len(self.grid) - 1, self.sigma
         if type(rng) is np.random.Generator:
             rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
-        mechanism = GaussianCount(sigma, self.level)
+        mechanism = GaussianCount(sigma, self.level, n)
         weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the log factor that they gave to the weights at or below it over that above it.
@@ -203,7 +206,7 @@ class PrivateQuantile(_Quantile):
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
             total, asked, known = state.get(at, (0.0, 0, 0.0))
-            excess = mechanism.release(count(at), rng, of=n)
+            excess = mechanism.release(count(at), rng)
             total, asked = total + excess / sigma, asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
             # place count as one with less noise, so its factor is replaced, not multiplied.
@@ -281,6 +284,61 @@ def _values(grid: tuple[float, ...]) -> np.ndarray:
             "log_grid(low, high, ratio)."
         )
     return values
+
+
+def noisy_quantile(
+    budget: GaussianBudget | PureBudget,
+    share: float,
+    name: str,
+    grid: np.ndarray,
+    level: float,
+    tiles: Iterable[np.ndarray],
+    n: int,
+    rng: np.random.Generator,
+    **prior: tuple[float, ...],
+) -> float:
+    """Private quantile of n positive numbers, one for each record, on a public geometric grid.
+
+    Parameters
+    ----------
+    budget : GaussianBudget or PureBudget
+    share, name : float, str
+        Of the budget, and of the release.
+    grid : ndarray
+    level : float
+        Share of the numbers that should lie at or below the answer.
+    tiles : iterable of ndarray
+        The numbers.
+    n : int
+    rng : numpy.random.Generator
+    **prior : tuple of float
+        Log weights of the grid; of a Gaussian budget.
+
+    Notes
+    -----
+    *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
+    """
+    quantile = budget.quantile(share, tuple(grid.tolist()), level, name, **prior)
+    counts = np.zeros(len(grid) + 1, dtype=np.int64)
+    for tile in tiles:
+        for begin in range(0, len(tile), _COUNTED):
+            counts += _counts(tile[begin : begin + _COUNTED], grid)
+    found: float = quantile.release_counts(np.cumsum(counts)[:-1], n, rng)
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    return found / math.sqrt(grid[1] / grid[0])
+
+
+def _counts(values: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """Numbers of values at or below the first grid value, in each interval above, and beyond."""
+    # Logarithms place a value on the grid much faster than comparisons.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = np.log(values)
+    places *= 1.0 / (step := math.log(grid[1] / grid[0]))
+    places -= math.log(grid[0]) / step
+    np.ceil(places, out=places)
+    np.fmin(places, len(grid), out=places)  # what is not a number lies beyond
+    np.maximum(places, 0.0, out=places)
+    return np.bincount(places.astype(np.intp), minlength=len(grid) + 1)
 
 
 def _check_prior(prior: tuple[float, ...], size: int) -> None:

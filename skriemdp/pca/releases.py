@@ -17,6 +17,7 @@ from skriemdp._random import public_generator
 from skriemdp.location_scale.rows import centred_rows, row_products
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
+from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import plain_moment, private_sum
 from skriemdp.pca.search_releases import (
     Bounds,
@@ -24,7 +25,6 @@ from skriemdp.pca.search_releases import (
     Streams,
     noisy_mean,
     noisy_number,
-    norm_quantile,
 )
 from skriemdp.privacy.sensitivity import frame_product_sensitivity
 
@@ -279,7 +279,7 @@ class _Iteration:
         # A norm that bounds about the fraction `level` of the terms z z' W.
         norms, rng = rows.product_norms(center, norm, frame), self.streams("product norm", *label)
         grid = norm**2 * _BELOW
-        bound = norm_quantile(self.budget, part, self.name, grid, level, norms, rows.n, rng)
+        bound = noisy_quantile(self.budget, part, self.name, grid, level, norms, rows.n, rng)
         mu = self.budget.take(min(share - part, self.budget.left), self.name)
         rng = self.streams("product", *label)
         product, scale = _noisy_product(self.found, frame, bound, mu, rng)
@@ -377,9 +377,9 @@ def _with_variances(
     if rows.grouped and not rows.by_trace:
         # The Frobenius norm of a matrix bounds its trace by sqrt(d) times as much; few need that.
         share, grid = _TRACE_SHARE * (budget.left - part), row_norm * rows.d**0.25 * _BELOW
-        traces = (tile[:, 0] for tile in rows.scaled_squares(center, row_norm))
+        traces = (np.sqrt(tile[:, 0]) for tile in rows.scaled_squares(center, row_norm))
         known = share, _VARIANCES, grid, _TRACE_LEVEL, traces, rows.n, streams("trace")
-        most = norm_quantile(budget, *known) ** 2
+        most = noisy_quantile(budget, *known) ** 2
     units, weighted = rows.weighted(center, row_norm)
 
     def inside(*own: Any) -> np.ndarray:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import centred_rows
+from skriemdp.location_scale.search import james_stein
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.mechanisms.held import VectorSet, ball
+from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import plain_sum, private_sum
 from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.vector import LaplaceNoise
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import mean_sensitivity
 
 if TYPE_CHECKING:
@@ -35,7 +41,6 @@ __all__ = [
     "count_share",
     "noisy_mean",
     "noisy_number",
-    "norm_quantile",
     "pairs_are_better",
 ]
 
@@ -49,9 +54,6 @@ _RATIO = 1.08
 # Norms about zero or of pairs, in any unit; norms about a released centre, known up to a factor.
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
-
-# Squared norms that are placed on a grid at a time, so that they stay in the cache.
-_COUNTED = 1 << 15
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
@@ -126,11 +128,13 @@ class Bounds:
     mean: np.ndarray
     clipped: tuple[float, float] | None = None
 
-    @property
-    def beyond(self) -> int:
-        """Number of the records that are longer; private."""
-        tiles = self.rows.squared_norms(self.center)
-        return int(sum(np.count_nonzero(~(squares <= self.row_norm**2)) for squares in tiles))
+
+class _Asking(NamedTuple):
+    """Whose records are asked, with what budget and noise."""
+
+    rows: Records
+    budget: Budget
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -229,84 +233,71 @@ class BoundsSearch:
 
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
+        asked = _Asking(rows, budget, streams("centre and norm"))
         if self.row_norm is None:
-            return self._found(rows, budget, streams("centre and norm"))
-        count = budget.count(count_share(budget))
-        found = self._found(rows, budget, streams("centre and norm"))
-        noisy = count.release(found.beyond, streams("clipped fraction"))
-        return dataclasses.replace(found, clipped=(noisy / rows.n, count.sigma / rows.n))
+            return self._found(asked)
+        parameter = budget.take(count_share(budget), COUNT, 1)
+        found = self._found(asked)
+        longer = RowRecords(found.rows).outside(found.center, found.row_norm)
+        rng = streams("clipped fraction")
+        clipped = noisy_fraction(longer, rows.n, parameter, budget.pure, rng)
+        return dataclasses.replace(found, clipped=clipped)
 
-    def _found(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
-        center = np.zeros(self.d)
+    def _found(self, asked: _Asking) -> Bounds:
+        rows, center = asked.rows, np.zeros(self.d)
         if self.pair_seed is not None:
-            return self._release_pairs(rows, budget, rng)
+            return self._release_pairs(asked)
         if not self.private_center:
-            return Bounds(rows, center, self._norm(rows, center, _WIDE, budget, rng), center)
-        bound, center, error = self._first_mean(rows, budget, rng)
-        norm = self._norm(rows, center, bound * _NEAR, budget, rng)
+            return Bounds(rows, center, self._norm(asked, center, _WIDE), center)
+        bound, center, error = self._first_mean(asked)
+        norm = self._norm(asked, center, bound * _NEAR)
         # Data far from the origin leave a rough centre; from there the rows look closer, and one
         # more mean is much better.  Otherwise its share stays with the components.
         for _ in range(_MOST_MEANS - 1):
             harmless = 0.5 * self._matrix_noise * norm**2
-            if error <= harmless or norm >= 0.7 * bound or not self._affords_more(budget):
+            if error <= harmless or norm >= 0.7 * bound or not self._affords_more(asked.budget):
                 break
             bound = norm
-            center, error = self._mean(rows, center, bound, self.mean_share, budget, rng)
-            norm = self._norm(rows, center, bound * _NEAR, budget, rng)
+            center, error = self._mean(asked, center, bound, self.mean_share)
+            norm = self._norm(asked, center, bound * _NEAR)
         return Bounds(rows, center, norm, center)
 
-    def _release_pairs(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
+    def _release_pairs(self, asked: _Asking) -> Bounds:
         """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
-        _, mean, _ = self._first_mean(rows, budget, rng)
-        pairs = rows.pairs(self.pair_seed or 0)
+        _, mean, _ = self._first_mean(asked)
+        pairs = asked.rows.pairs(self.pair_seed or 0)
         search = dataclasses.replace(self, n=pairs.n, private_center=False, pair_seed=None)
         center = np.zeros(self.d)
-        norm = search._norm(pairs, center, _WIDE, budget, rng, _PAIR_NORM_SHARE)
+        norm = search._norm(asked._replace(rows=pairs), center, _WIDE, _PAIR_NORM_SHARE)
         return Bounds(pairs, center, norm, mean)
 
-    def _first_mean(
-        self, rows: Records, budget: Budget, rng: np.random.Generator
-    ) -> tuple[float, np.ndarray, float]:
+    def _first_mean(self, asked: _Asking) -> tuple[float, np.ndarray, float]:
         """Norm about the origin, mean of the rows scaled to it, and the mean's squared error."""
         # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
         # evil, and worth more of the budget.
         n_mu, origin = self._n_mu, np.zeros(self.d)
         level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
         shares = self._first_shares
-        norms = rows.squared_norms(origin)
         # Norms of the mean's ball may be coarse.
         coarse = 1e-9 * 1.2 ** np.arange(256.0)
-        bound = norm_quantile(budget, shares[0], NORM, coarse, level, norms, rows.n, rng)
-        center, error = self._mean(rows, origin, bound, shares[1], budget, rng)
+        bound = _quantile(asked, origin, shares[0], coarse, level)
+        center, error = self._mean(asked, origin, bound, shares[1])
         return bound, center, error
 
     def _mean(
-        self,
-        rows: Records,
-        center: np.ndarray,
-        bound: float,
-        share: float,
-        budget: Budget,
-        rng: np.random.Generator,
+        self, asked: _Asking, center: np.ndarray, bound: float, share: float
     ) -> tuple[np.ndarray, float]:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
         held, give = ball(Ball(bound), self.d), centred_rows(center)
+        rows, budget, rng = asked
         move, sigma = noisy_mean(rows.units, give, held, self.n, budget, share, MEAN, rng)
-        error = self.d * sigma**2
-        keep = 1.0
-        # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
-        # leaves nearly no noise where the data are centred already.
-        if self.d > 2:
-            size = float(move @ move)
-            excess = error - 2.0 * sigma**2
-            keep = max(0.0, 1.0 - excess / size) if size > 0 else 0.0
-        # Times `keep`, the noise is Stein's estimate of the error of the shrunken mean.
-        error *= keep
-        if keep**2 * float(move @ move) < 0.25 * self._matrix_noise * bound**2:
-            keep = 0.0  # closer than the matrix will show; where it was, less has to be computed
-        return center + keep * move, error
+        # Shrinking leaves nearly no noise where the data are centred already.
+        move, left = james_stein(move, sigma)
+        if float(move @ move) < 0.25 * self._matrix_noise * bound**2:
+            move = 0.0 * move  # closer than the matrix will show: less has to be computed
+        return center + move, self.d * left**2
 
     @property
     def _matrix_noise(self) -> float:
@@ -314,29 +305,20 @@ class BoundsSearch:
         return math.sqrt(self.d) / self._n_mu
 
     def _norm(
-        self,
-        rows: Records,
-        center: np.ndarray,
-        grid: np.ndarray,
-        budget: Budget,
-        rng: np.random.Generator,
-        share: float = _NORM_SHARE,
+        self, asked: _Asking, center: np.ndarray, grid: np.ndarray, share: float = _NORM_SHARE
     ) -> float:
         if self.row_norm is not None:
             return self.row_norm
-        rank = self._effective_rank(rows, center, budget, rng)
-        level = clip_level(self.d, self._n_mu, rank)
-        norms = rows.squared_norms(center)
-        return norm_quantile(budget, share, NORM, grid, level, norms, rows.n, rng)
+        rank = self._effective_rank(asked, center)
+        return _quantile(asked, center, share, grid, clip_level(self.d, self._n_mu, rank))
 
-    def _effective_rank(
-        self, rows: Records, center: np.ndarray, budget: Budget, rng: np.random.Generator
-    ) -> float:
+    def _effective_rank(self, asked: _Asking, center: np.ndarray) -> float:
         """``tr(A)^2 / tr(A^2)``, A the second moment of the rows scaled to norm one.
 
         It is one over the mean squared cosine between independent rows.  Disjoint pairs of records,
         chosen by position, keep the sensitivity of that mean at one over the number of pairs.
         """
+        rows, budget, rng = asked
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         # With less noise, more pairs of records are not worth their time.
         enough = math.ceil(1.0 / (share * 0.008))
@@ -352,6 +334,15 @@ class BoundsSearch:
         weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + sigma**2)
         cosine = weight * noisy + (1.0 - weight) * _COSINE
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
+
+
+def _quantile(
+    asked: _Asking, center: np.ndarray, share: float, grid: np.ndarray, level: float
+) -> float:
+    """A private quantile of the distances to `center`."""
+    rows, budget, rng = asked
+    distances = RowRecords(rows).distances(center)
+    return noisy_quantile(budget, share, NORM, grid, level, distances, rows.n, rng)
 
 
 def count_share(budget: Budget) -> float:
@@ -372,7 +363,9 @@ def noisy_mean(
     """A private mean of what n records give, and the noise of its coordinates."""
     if isinstance(budget, PureBudget):
         total, sensitivity = plain_sum(units, give, held, n)
-        mechanism = budget.noise(share, mean_sensitivity(sensitivity, n), held.shape[0], name)
+        dim = held.shape[0]
+        law = LaplaceEvent(dim, 1.0 / budget.take(share, name, dim))
+        mechanism = LaplaceNoise(mean_sensitivity(sensitivity, n), law)
         return mechanism.release(total / n, rng), mechanism.sigma
     mu = budget.take(share, name, held.width)
     noisy = private_sum(units, give, held, mu, rng)
@@ -394,55 +387,3 @@ def noisy_number(
     held = ball(Ball(half, np.array([half])), 1)
     (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)
     return half + float(mean), sigma
-
-
-def norm_quantile(
-    budget: Budget,
-    share: float,
-    name: str,
-    grid: np.ndarray,
-    level: float,
-    squares: Iterator[np.ndarray],
-    n: int,
-    rng: np.random.Generator,
-) -> float:
-    """Private quantile of the roots of `squares`, on a public geometric grid.
-
-    Parameters
-    ----------
-    budget : Budget
-    share, name : float, str
-        Of the budget, and of the release.
-    grid : ndarray
-    level : float
-        Share of the values that should lie at or below the answer.
-    squares : iterator of ndarray
-        One squared norm per record, tile by tile: ``rows.squared_norms(center)``.
-    n : int
-    rng : numpy.random.Generator
-
-    Notes
-    -----
-    *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
-    """
-    mechanism = budget.quantile(share, tuple(grid.tolist()), level, name)
-    ratio = float(grid[1] / grid[0])
-    counts = np.zeros(len(grid) + 1, dtype=np.int64)
-    for tile in squares:
-        for begin in range(0, len(tile), _COUNTED):
-            counts += _places(tile[begin : begin + _COUNTED], grid[0], math.log(ratio), len(grid))
-    # A grid value stands for the interval below it; its middle is as often too small as too large.
-    found: float = mechanism.release_counts(np.cumsum(counts)[:-1], n, rng)
-    return found / math.sqrt(ratio)
-
-
-def _places(squares: np.ndarray, first: float, step: float, size: int) -> np.ndarray:
-    """Numbers of roots at or below the first grid value, in each interval above, and beyond."""
-    # Logarithms place a value on the grid much faster than comparisons.
-    with np.errstate(divide="ignore"):
-        places = np.log(squares)
-    places *= 0.5 / step
-    places -= math.log(first) / step
-    np.ceil(places, out=places)
-    np.clip(places, 0.0, size, out=places)
-    return np.bincount(places.astype(np.intp), minlength=size + 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import records_of
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment
@@ -71,7 +72,8 @@ class CovarianceSums:
         """
         rows = records_of(records, by_trace=False)
         found = Bounds(rows, self.center, self.row_norm, self.center)
-        noisy = self.count.release(found.beyond, streams("clipped fraction"))
+        longer = RowRecords(rows).outside(self.center, self.row_norm)
+        noisy = self.count.release(longer, streams("clipped fraction"))
         moment, _ = noisy_matrix(found, self.mu, streams("second moment"))
         return np.concatenate([[noisy], rows.n * moment.ravel()])
 

@@ -27,11 +27,11 @@ from skriemdp.core.manifold_input import (
 from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.geodesic_releases import (
     FeaturePlace,
     GeodesicPlan,
-    GeodesicReleases,
     plan_releases,
 )
 from skriemdp.regression.planning import public_scale
@@ -320,7 +320,8 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _release(self, data: Data, plan: Plan[GeodesicPlan], streams: Any) -> None:
         settings = plan.settings
-        found = GeodesicReleases(settings).release(data.units, streams)
+        budget = GaussianBudget(settings.mu)
+        found = settings.release(data.units, budget, streams)
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
         self._law, self._place, self._predictor = law, found.features, found.predictor

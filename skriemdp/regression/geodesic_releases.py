@@ -24,7 +24,7 @@ from skriemdp.location_scale.row_releases import (
 )
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
 from skriemdp.mechanisms.units import Units, one_by_one
@@ -86,7 +86,7 @@ class FeaturePlace:
 
 @dataclass(frozen=True, eq=False)
 class GeodesicPlan:
-    """A planned fit, from public numbers.
+    """A planned fit, from public numbers, and its releases, each given what came before.
 
     Attributes
     ----------
@@ -102,6 +102,13 @@ class GeodesicPlan:
         Of the responses, where they are public.
     averaged : bool
         Whether records are people, who add the average of their rows' moments.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP under replacement of one record.  The searches have theorems of their own
+    (docs/theory/location-scale.md); counts and the radius of residuals move by one record;
+    residuals of the second moments are functions of released numbers and of their own record, and
+    are shortened to a released radius (docs/theory/geodesic-regression.md).
     """
 
     geometry: Geometry
@@ -133,18 +140,18 @@ class GeodesicPlan:
         for search in (self.feature_search, self.point_search):
             if search is not None:
                 search.shares.reserve(budget)
-        budget.count(COUNT_SHARE)
-        rest, dim = budget.left, sum(self.moments(1.0).sizes)
+        budget.take(COUNT_SHARE, COUNT, 1)
+        rest, dim = budget.left, sum(self.moments(1.0, self.mu).sizes)
         if self.two:
             budget.take(_FIRST * rest, _FIRST_MOMENTS, dim**2)
             budget.take(_RADIUS * rest, _RESIDUALS, 1)
         budget.rest(_MOMENTS, dim**2)
         return budget
 
-    def moments(self, norm: float) -> Lifts:
+    def moments(self, norm: float, mu: float) -> Lifts:
         """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
         sizes = (1 + len(self.features.center), self.geometry.dim)
-        return Lifts(sizes, (1.0, norm), 1.0, self.averaged)
+        return Lifts(sizes, (1.0, norm), mu, 1.0, self.averaged)
 
     def residual_quantile(self, radius: float, mu: float) -> PrivateQuantile:
         """The release of a radius that holds most residuals, in a ball of this radius."""
@@ -153,11 +160,98 @@ class GeodesicPlan:
         level = float(np.clip(1.0 - 8.0 / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
         return PrivateQuantile(grid, level, mu, prior)
 
+    def release(
+        self, records: Units, budget: GaussianBudget, streams: NoiseStreams
+    ) -> GeodesicRelease:
+        """Everything, from features ``(n_rows, p)`` and responses ``(n_rows, *shape)``."""
+        X, points = records.arrays
+        shown = representatives(records.groups, len(X))
+        features, meant = self._features(X[shown], budget, streams)
+        center, radius, missed = self._ball(points[shown], budget, streams)
+        rows, dist = features.raw(X[shown]), functools.partial(self.geometry.dist, center)
+        inside = np.asarray(map_tiles(dist, points[shown])) <= radius
+        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        beyond = int(np.count_nonzero(~inside))
+        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
+        z, rest, limit = features(X), budget.left, radius
+        model = GeodesicModel(self.geometry, center, np.zeros((X.shape[1], self.geometry.dim)))
+        mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if self.two else budget.rest(_MOMENTS)
+        units = Units((z, points), records.groups)
+        moments = self._moments(model, units, radius, mu, streams("moments"))
+        gram = moments.gram
+        law, floored = improved(model, moments, gram, radius)
+        if self.two:
+            quantile = self.residual_quantile(radius, budget.take(_RADIUS * rest, _RESIDUALS))
+            distances = law.model.distances(z[shown], points[shown])
+            # A grid value stands for the interval below it.
+            found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
+            limit = min(_WIDENED * found, 2.0 * radius)
+            mu, rng = budget.rest(_MOMENTS), streams("residual moments")
+            moments = self._moments(law.model, units, limit, mu, rng)
+            gram = moments.gram.pooled(gram)
+            law, floored = improved(law.model, moments, gram, radius)
+        drawn = shrunk(law, gram)
+        return GeodesicRelease(law, *drawn, features, center, radius, limit, clipped, floored)
+
+    def _features(
+        self, X: np.ndarray, budget: GaussianBudget, streams: Any
+    ) -> tuple[FeaturePlace, float]:
+        """Where the features are, and the share of rows that are meant to be shortened."""
+        search = self.feature_search
+        if search is None:
+            return self.features, 0.0
+        records: Any = RowRecords(Rows(X, *X.shape))
+        own: Any = functools.partial(streams, "features")
+        found = search.release(records, budget, own)
+        scale = np.full(X.shape[1], found.radius)
+        return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
+
+    def _ball(
+        self, points: np.ndarray, budget: GaussianBudget, streams: Any
+    ) -> tuple[np.ndarray, float, float]:
+        """Centre and radius of the responses, and the share that is meant to lie outside."""
+        search, geometry = self.point_search, self.geometry
+        if search is None:
+            assert self.radius is not None
+            return self.center, self.radius, 0.0
+        records = PointRecords(geometry, points)
+        own: Any = functools.partial(streams, "responses")
+        found = search.release(records, budget, own)
+        warn_direction(found)
+        return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
+
+    def _moments(
+        self,
+        model: GeodesicModel,
+        units: Units,
+        norm: float,
+        mu: float,
+        rng: np.random.Generator,
+    ) -> ReleasedMoments:
+        lifts, seen, (z, points) = self.moments(norm, mu), model.residuals, units.arrays
+        if not self.geometry.separate_rows:
+            seen = one_by_one(seen)
+        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
+        lifted = Units((rows, seen(z, points)), units.groups)
+        gram, product, second = lifts.release(lifted, rng)
+        first_sigma, product_sigma, second_sigma = lifts.sigmas
+        gram = _ROW**2 * gram
+        gram[0, 0] = self.n  # public
+        return ReleasedMoments(
+            self.n,
+            Gram(gram, _ROW**2 * first_sigma),
+            _ROW * product,
+            second,
+            _ROW * product_sigma,
+            second_sigma,
+        )
+
     def check(self) -> None:
         """ValueError where integers of some sum would be too coarse."""
         least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
         for share in (least, 1.0):  # what the searches leave lies in between
-            self.moments(1.0).held.check(share * self.mu)
+            moments = self.moments(1.0, share * self.mu)
+            moments.held.check(moments.mu)
 
 
 def plan_releases(
@@ -252,101 +346,3 @@ class GeodesicRelease:
     residual_radius: float
     clipped_fraction: float
     floored: bool
-
-
-@dataclass(frozen=True, eq=False)
-class GeodesicReleases:
-    """The releases of a fit, each given what was released before.
-
-    Parameters
-    ----------
-    plan : GeodesicPlan
-
-    Notes
-    -----
-    *Guarantee*: mu-GDP under replacement of one record.  The searches have theorems of their own
-    (docs/theory/location-scale.md); counts and the radius of residuals move by one record;
-    residuals of the second moments are functions of released numbers and of their own record, and
-    are shortened to a released radius (docs/theory/geodesic-regression.md).
-    """
-
-    plan: GeodesicPlan
-
-    def release(self, records: Units, streams: NoiseStreams) -> GeodesicRelease:
-        """Everything, from features ``(n_rows, p)`` and responses ``(n_rows, *shape)``."""
-        plan, budget, (X, points) = self.plan, GaussianBudget(self.plan.mu), records.arrays
-        shown = representatives(records.groups, len(X))
-        features, meant = self._features(X[shown], budget, streams)
-        center, radius, missed = self._ball(points[shown], budget, streams)
-        rows, dist = features.raw(X[shown]), functools.partial(plan.geometry.dist, center)
-        inside = np.asarray(map_tiles(dist, points[shown])) <= radius
-        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
-        beyond = int(np.count_nonzero(~inside))
-        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
-        z, rest, limit = features(X), budget.left, radius
-        model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
-        mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if plan.two else budget.rest(_MOMENTS)
-        units = Units((z, points), records.groups)
-        moments = self._moments(model, units, radius, mu, streams("moments"))
-        gram = moments.gram
-        law, floored = improved(model, moments, gram, radius)
-        if plan.two:
-            quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest, _RESIDUALS))
-            distances = law.model.distances(z[shown], points[shown])
-            # A grid value stands for the interval below it.
-            found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
-            limit = min(_WIDENED * found, 2.0 * radius)
-            mu, rng = budget.rest(_MOMENTS), streams("residual moments")
-            moments = self._moments(law.model, units, limit, mu, rng)
-            gram = moments.gram.pooled(gram)
-            law, floored = improved(law.model, moments, gram, radius)
-        drawn = shrunk(law, gram)
-        return GeodesicRelease(law, *drawn, features, center, radius, limit, clipped, floored)
-
-    def _features(
-        self, X: np.ndarray, budget: GaussianBudget, streams: Any
-    ) -> tuple[FeaturePlace, float]:
-        """Where the features are, and the share of rows that are meant to be shortened."""
-        search = self.plan.feature_search
-        if search is None:
-            return self.plan.features, 0.0
-        records: Any = RowRecords(Rows(X, *X.shape))
-        own: Any = functools.partial(streams, "features")
-        found = search.release(records, budget, own)
-        scale = np.full(X.shape[1], found.radius)
-        return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
-
-    def _ball(
-        self, points: np.ndarray, budget: GaussianBudget, streams: Any
-    ) -> tuple[np.ndarray, float, float]:
-        """Centre and radius of the responses, and the share that is meant to lie outside."""
-        search, geometry = self.plan.point_search, self.plan.geometry
-        if search is None:
-            assert self.plan.radius is not None
-            return self.plan.center, self.plan.radius, 0.0
-        records = PointRecords(geometry, points)
-        own: Any = functools.partial(streams, "responses")
-        found = search.release(records, budget, own)
-        warn_direction(found)
-        return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
-
-    def _moments(
-        self, model: GeodesicModel, units: Units, norm: float, mu: float, rng: np.random.Generator
-    ) -> ReleasedMoments:
-        lifts, seen, (z, points) = self.plan.moments(norm), model.residuals, units.arrays
-        if not self.plan.geometry.separate_rows:
-            seen = one_by_one(seen)
-        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
-        lifted = Units((rows, seen(z, points)), units.groups)
-        gram, product, second = lifts.release(lifted, mu, rng)
-        first_sigma, product_sigma, second_sigma = lifts.sigmas(mu)
-        gram = _ROW**2 * gram
-        gram[0, 0] = self.plan.n  # public
-        return ReleasedMoments(
-            self.plan.n,
-            Gram(gram, _ROW**2 * first_sigma),
-            _ROW * product,
-            second,
-            _ROW * product_sigma,
-            second_sigma,
-        )

@@ -58,7 +58,7 @@ class MomentModel:
 
     @property
     def _lifts(self) -> Lifts:
-        return Lifts(self.shape, (1.0, self.clip_norm), people=self.grouped)
+        return Lifts(self.shape, (1.0, self.clip_norm), self.mu, people=self.grouped)
 
     @property
     def held(self) -> Moment | Outer:
@@ -74,7 +74,7 @@ class MomentModel:
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of ``sum phi v'``."""
         if self.features_private:
-            return self._lifts.sigmas(self.mu)[1]
+            return self._lifts.sigmas[1]
         return self.held.sigma(self.held.check(self.mu))
 
     def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -89,7 +89,7 @@ class MomentModel:
     ) -> tuple[np.ndarray, np.ndarray]:
         """``sum phi phi'`` and ``sum phi v'`` of features and labels, with noise where private."""
         if self.features_private:
-            return self._lifts.release(units, self.mu, rng)[:2]
+            return self._lifts.release(units, rng)[:2]
         products = private_sum(units, lambda *rows: rows, self.held, self.mu, rng)
         features, _ = units.arrays
         return features.T @ features, products.value

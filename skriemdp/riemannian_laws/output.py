@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,17 @@ from skriemdp.riemannian_laws.distributions import (
 from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
+
+__all__ = [
+    "GradientSum",
+    "KNormGradientMechanism",
+    "RiemannianGaussianMechanism",
+    "RiemannianLaplaceMechanism",
+    "sample_k_norm_gradient",
+]
+
+# A draw that takes more is refused.
+_MOST_PROPOSALS = 1e4
 
 
 def _space(geometry: Geometry) -> SpaceForm:
@@ -255,6 +266,26 @@ class RiemannianLaplaceMechanism(_PointMechanism):
         return RiemannianLaplace(self.geometry, self.scale)
 
 
+class GradientSum(NamedTuple):
+    """A sum of gradients, as :class:`KNormGradientMechanism` asks for it; not private.
+
+    Attributes
+    ----------
+    norm : callable
+        The norms of the sum at points.
+    n_records : int
+    center : ndarray
+        About where it is zero: how exact that is decides on the number of proposals alone.
+    distances : ndarray or None
+        In a ball: of the records from `center`.
+    """
+
+    norm: Callable[[np.ndarray], np.ndarray]
+    n_records: int
+    center: np.ndarray
+    distances: np.ndarray | None = None
+
+
 @dataclass(frozen=True)
 class KNormGradientMechanism:
     """A draw with density proportional to ``exp(-|G(x)|_x / scale)``, G a sum of gradients.
@@ -335,20 +366,9 @@ class KNormGradientMechanism:
                 "a tangent-space mechanism (mechanism='tangent')."
             )
 
-    def release(
-        self,
-        gradient_norm: Callable[[np.ndarray], np.ndarray],
-        n_records: int,
-        center: np.ndarray,
-        rng: np.random.Generator,
-        size: Size = (),
-        distances: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Draws; arguments as for :func:`sample_k_norm_gradient`.
-
-        In a ball also the `distances` of the records from `center`, as for
-        :func:`skriemdp.riemannian_laws.k_norm_ball.sample_k_norm_in_ball`.
-        """
+    def release(self, value: Any, rng: np.random.Generator, size: Size = ()) -> Any:
+        """Draws around a :class:`GradientSum`."""
+        norms, n_records, center, distances = value
 
         def sampler(norm: Callable[..., Any], *drawn: Any) -> np.ndarray:
             if self.ball is not None:
@@ -359,7 +379,7 @@ class KNormGradientMechanism:
             )
 
         known: dict[str, Any] = {"sensitivity": self.sensitivity.value, "sampler": sampler}
-        return noise.draw(gradient_norm, self.scale, "k-norm", rng, size, **known)
+        return noise.draw(norms, self.scale, "k-norm", rng, size, **known)
 
 
 def _check_hadamard(geometry: Geometry) -> None:

@@ -559,13 +559,13 @@ CHANGES = (
     Change("mean.class_releases:Vote.release", _UNPAID, "half the sensitivity", "class means vote"),
     Change(
         "mean.class_releases:Vote.release",
-        takes(mu=lambda a: 2.0 * a.mu),
+        takes(self=lambda a: dataclasses.replace(a.self, mu=2.0 * a.self.mu)),
         "twice the share",
         "class means vote",
     ),
     Change(
         "mean.class_releases:Vote.release",
-        takes(records=lambda a: Units(a.records.arrays)),
+        takes(units=lambda a: Units(a.units.arrays)),
         "rows answer, not people",
         "class means vote people",
     ),
@@ -748,7 +748,7 @@ CHANGES = (
     Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "completion"),
     Change(
         "mechanisms.counts:GaussianNumber.release",
-        takes(number=lambda a: 3.0 * a.number),
+        takes(value=lambda a: 3.0 * a.value),
         "three times the number",
         "completion signal",
     ),
@@ -939,8 +939,9 @@ def _lengths(vectors):
 
 def _right(given):
     """How many records each way of a vote labels right."""
-    points, labels = given.records.arrays
-    return np.array([(given.rule.places(points, w) == labels).sum() for w in given.self.ways])
+    points, labels = given.units.arrays
+    rule = given.self.rule
+    return np.array([(rule.places(points, w) == labels).sum() for w in given.self.ways])
 
 
 def _size(arrays):
