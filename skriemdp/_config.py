@@ -9,8 +9,6 @@ import numbers
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["config_context", "get_config", "set_config"]
-
 _LIMITS = {
     "most_bytes": 2**33,
     "most_steps": 10**6,

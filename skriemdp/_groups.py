@@ -16,8 +16,6 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["Groups", "find_ids", "read_groups", "read_ids"]
-
 R = TypeVar("R")
 
 # What ids may say, by the name of the argument.

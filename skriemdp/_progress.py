@@ -8,8 +8,6 @@ import logging
 import time
 from collections.abc import Iterator
 
-__all__ = ["counted", "duration", "expect", "silence", "tell"]
-
 _LOGGER = logging.getLogger("skriemdp")
 _SECONDS = 1.0
 _silent: contextvars.ContextVar[bool] = contextvars.ContextVar("silent", default=False)

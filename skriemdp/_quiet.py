@@ -23,19 +23,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-__all__ = [
-    "Charged",
-    "QuietQueries",
-    "about_public_input",
-    "checked_format",
-    "quiet",
-    "quietly",
-    "read_array",
-    "read_numbers",
-    "read_records",
-    "read_weights",
-]
-
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 

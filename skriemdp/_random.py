@@ -16,15 +16,6 @@ import numpy as np
 
 from skriemdp._validation import shown
 
-__all__ = [
-    "NoiseStreams",
-    "check_public_seed",
-    "check_random_state",
-    "data_digest",
-    "public_generator",
-]
-
-
 # Integers drawn ahead at most: half a megabyte.
 _LARGEST_BLOCK = 2**16
 # What a fit with a search takes.

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["SeededNoiseWarning", "unwarned", "warn_user"]
-
 _PACKAGE = str(Path(__file__).parent)
 _silent: ContextVar[bool] = ContextVar("skriemdp_silent", default=False)
 

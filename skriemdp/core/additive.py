@@ -12,8 +12,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Data, Plan, Terms
 
-__all__ = ["Additive", "IntegerStatistic"]
-
 
 @runtime_checkable
 class IntegerStatistic(Protocol):

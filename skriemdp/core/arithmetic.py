@@ -1,7 +1,5 @@
 """What a statement says of the numbers that were added and drawn: decided by the law alone."""
 
-__all__ = ["INTEGERS", "ITERATED", "LAW", "MATRIX", "PLAIN"]
-
 # Sums of integers, discrete Gaussian noise: the guarantee is about the program.
 INTEGERS = "exact integers"
 # Laplace noise, and that of pure class sums and second moments.

@@ -10,8 +10,6 @@ from skriemdp.core.spent import SEEDED, ChargedEntry
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
-__all__ = ["charge", "warn_seeded"]
-
 
 def warn_seeded() -> None:
     """Tell the user that noise from an integer protects nobody."""

@@ -13,8 +13,6 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent
 
-__all__ = ["count_before"]
-
 
 @functools.lru_cache(maxsize=1024)
 def count_before(

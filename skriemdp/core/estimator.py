@@ -32,8 +32,6 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
-
 
 @dataclass(frozen=True)
 class Data:

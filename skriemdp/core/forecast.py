@@ -23,8 +23,6 @@ from skriemdp.privacy.event import plain
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Plan
 
-__all__ = ["Expected", "ExpectedError", "Forecast", "forecast", "per_group"]
-
 # Records at most that a smallest number of records is looked for among, and how finely.
 _MOST_N, _FINE = 2**40, 1.02
 

@@ -15,27 +15,6 @@ from skriemdp.geometry.base import Geometry, is_one_of
 from skriemdp.geometry.convert import as_geometry
 from skriemdp.mechanisms.counts import told_fraction
 
-__all__ = [
-    "CHECKS",
-    "LEAST_SIGNAL",
-    "as_points",
-    "asymmetric",
-    "check_descent_radius",
-    "check_membership",
-    "checked_points",
-    "geometry_of",
-    "check_reach",
-    "check_descent_domain",
-    "clipped_share",
-    "descent_domain",
-    "public_array",
-    "public_ball",
-    "public_point",
-    "warn_published_labels",
-    "warn_small_model",
-    "warn_small_search",
-]
-
 # Keywords of scikit-learn's validate_data for point-valued records.
 CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 

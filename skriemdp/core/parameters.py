@@ -13,15 +13,6 @@ from skriemdp._validation import check_count, check_factor, check_privacy, check
 from skriemdp._warnings import warn_user
 from skriemdp.core.work import check_limit
 
-__all__ = [
-    "GivenBy",
-    "check_parameters",
-    "check_target",
-    "label_list",
-    "warn_large_delta",
-    "warn_large_epsilon",
-]
-
 _BOUNDS = ("clip_norm", "max_norm")
 _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
 _COUNTS = ("n_steps", "n_queries")

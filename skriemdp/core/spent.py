@@ -13,14 +13,7 @@ from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event, plain
 from skriemdp.privacy.events import SeededEvent
 
-__all__ = [
-    "COMPUTATIONAL",
-    "SEEDED",
-    "ChargedEntry",
-    "PrivacySpent",
-    "shown_value",
-    "table",
-]
+__all__ = ["COMPUTATIONAL", "SEEDED", "ChargedEntry", "PrivacySpent", "shown_value", "table"]
 
 # The guarantee of a release whose noise can be reproduced.
 SEEDED = "none (seeded)"

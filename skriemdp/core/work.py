@@ -13,8 +13,6 @@ from skriemdp._validation import shown
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
-__all__ = ["Work", "check_limit", "decomposed"]
-
 # Of one core, and what a logarithm takes for each entry of a point: of a matrix, for each of its
 # columns.  Rough: the time that a fit is said to take is within a factor of three or so.
 _PER_SECOND = 5e9

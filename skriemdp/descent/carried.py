@@ -13,17 +13,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_per_sample"]
-
 # How far to look: nested containers and objects, values in all, entries of one container.
 _DEPTH, _VALUES, _ENTRIES = 5, 20_000, 1000
 
 
 def check_per_sample(
-    function: Callable[..., Any],
-    n: int,
-    arrays: tuple[np.ndarray | None, ...],
-    name: str = "cost",
+    function: Callable[..., Any], n: int, arrays: tuple[np.ndarray | None, ...], name: str = "cost"
 ) -> None:
     """Refuse a function that carries the records with it: its gradients cannot be clipped.
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.units import Units
 
 
-__all__ = ["DaskProblem", "dask_digest", "is_dask"]
-
-
 def is_dask(array: np.ndarray) -> bool:
     """Whether `array` is a dask array, without importing dask."""
     return type(array).__module__.startswith("dask.array")

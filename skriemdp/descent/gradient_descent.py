@@ -16,8 +16,6 @@ from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
 
-__all__ = ["RiemannianGradientDescent", "descend", "run"]
-
 
 @dataclass(frozen=True)
 class RiemannianGradientDescent:

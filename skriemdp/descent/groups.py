@@ -19,8 +19,6 @@ from skriemdp.descent.problem import Problem
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball
 
-__all__ = ["GroupedProblem"]
-
 
 @dataclass(frozen=True, eq=False)
 class GroupedProblem(Problem):

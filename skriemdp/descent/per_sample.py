@@ -341,16 +341,8 @@ def _jax_values(cost: Callable[..., Any], point: np.ndarray, X: np.ndarray, y: A
         return np.asarray(values(np.asarray(X), np.asarray(y)))
 
 
-_GRADIENTS = {
-    "torch": _torch_gradients,
-    "jax": _jax_gradients,
-    "autograd": _autograd_gradients,
-}
-_VALUES = {
-    "torch": _torch_values,
-    "jax": _jax_values,
-    "autograd": _loop_values,
-}
+_GRADIENTS = {"torch": _torch_gradients, "jax": _jax_gradients, "autograd": _autograd_gradients}
+_VALUES = {"torch": _torch_values, "jax": _jax_values, "autograd": _loop_values}
 
 
 def make_gradient(

@@ -20,8 +20,6 @@ from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Blocks, Units
 from skriemdp.privacy.sensitivity import log_lipschitz
 
-__all__ = ["FrechetProblem", "Problem"]
-
 
 class Problem(abc.ABC):
     """An empirical risk ``F(w) = (1/n) sum_i f(w; record_i)`` on a geometry.
@@ -109,10 +107,7 @@ class Problem(abc.ABC):
                 yield self.difference_coordinates(point, anchor, piece)
 
     def stacked(
-        self,
-        point: np.ndarray,
-        anchor: np.ndarray | None = None,
-        indices: np.ndarray | None = None,
+        self, point: np.ndarray, anchor: np.ndarray | None = None, indices: np.ndarray | None = None
     ) -> np.ndarray:
         """:meth:`vectors` in one array."""
         return np.concatenate(list(self.vectors(indices, point, anchor)))

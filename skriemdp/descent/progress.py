@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 import time
 
-__all__ = ["ProgressBar"]
-
 
 class ProgressBar:
     """Shows on standard error the steps done and the share of the run's releases that is left.

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
 
 
-__all__ = ["DifferenceQuery", "GradientQuery", "LogarithmQuery", "Query"]
-
-
 class Query(abc.ABC):
     """A vector ``v(record)`` at one public point, and what is known of it in advance.
 

@@ -19,16 +19,6 @@ from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.sum import mu_of
 from skriemdp.privacy import events
 
-__all__ = [
-    "Batches",
-    "Evidence",
-    "FixedSizeSampler",
-    "FullBatch",
-    "PoissonSampler",
-    "check_run",
-    "exact_mean",
-]
-
 
 class Batches(abc.ABC):
     """Which records a step asks; one object draws them, and names what that costs."""

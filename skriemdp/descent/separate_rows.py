@@ -24,18 +24,6 @@ from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.geometry.base import Geometry
 
-__all__ = [
-    "RowCheck",
-    "check_rows",
-    "check_steps",
-    "learned_attributes",
-    "made_up_points",
-    "made_up_records",
-    "made_up_tables",
-    "pairs_of_batches",
-    "refuse_mixing",
-]
-
 # Enough rows for matrix products to be blocked as those of real batches are.
 _ROWS = 1024
 _SCALES = (1e-3, 1.0, 1e3)

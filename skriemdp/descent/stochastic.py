@@ -17,8 +17,6 @@ from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
-__all__ = ["NOISE_BRACKET", "SAMPLINGS", "RiemannianSGD", "calibrated_sgd"]
-
 SAMPLINGS: dict[str, Any] = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 
 # Noise multipliers below the first end give epsilon in the hundreds; above the second, noise alone.

@@ -15,9 +15,6 @@ from skriemdp._validation import check_count, check_option, check_positive
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
-
-__all__ = ["OUTPUTS", "Trajectory", "Moves", "geodesic_average", "rehearse"]
-
 OUTPUTS = ("last", "average", "weighted-average", "random")
 
 

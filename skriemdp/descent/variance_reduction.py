@@ -20,8 +20,6 @@ from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
 
-__all__ = ["RiemannianSVRG", "calibrated_svrg", "whole_epochs"]
-
 # Steps of an epoch besides the anchor's, and the anchors' noise multiplier over that of the
 # differences; public, fixed in advance.
 _EPOCH_LENGTH, _ANCHOR_RATIO = 9, 2.5

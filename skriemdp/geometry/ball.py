@@ -15,8 +15,6 @@ from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["GeodesicBall", "center_reach", "descent_reach", "within_center_reach"]
-
 
 def center_reach(geometry: Geometry) -> float:
     """How far from the base point the centre of a ball may lie.
@@ -149,12 +147,7 @@ class GeodesicBall:
         return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
     def _shortened(
-        self,
-        xp: ModuleType,
-        center: Array,
-        block: Array,
-        target: Array,
-        known: Array | None = None,
+        self, xp: ModuleType, center: Array, block: Array, target: Array, known: Array | None = None
     ) -> tuple[Array, Array]:
         """Normal coordinates of the projections of `block`, and which of its points lie outside.
 

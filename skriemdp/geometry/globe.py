@@ -8,8 +8,6 @@ import numpy as np
 
 from skriemdp._quiet import quiet, read_numbers
 
-__all__ = ["from_compositions", "from_lat_lon", "to_compositions", "to_lat_lon"]
-
 
 @quiet
 def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:

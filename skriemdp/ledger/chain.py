@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = ["Broken", "Entry", "Head"]
-
 FORMAT = 4
 
 # A data set (or a part that one was split into) is its first entry, whose label is the name and

@@ -29,8 +29,6 @@ from skriemdp.ledger.errors import BudgetError
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = ["LeftBehind", "active_accountant_token", "chosen_accountant", "current_accountant"]
-
 _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
 

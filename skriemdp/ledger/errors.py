@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BudgetError"]
-
 
 class BudgetError(RuntimeError):
     """The ledger cannot be used, so nothing was released; the message says why and what to do."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = ["file_system", "look", "private_file", "refuse_network", "sync_folder"]
-
 # Locks on these are often pretended, and synced writes may not be.
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs ncpfs afs lustre ceph gpfs glusterfs beegfs orangefs pvfs2 ocfs2 "

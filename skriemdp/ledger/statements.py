@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from skriemdp.ledger.storage import Ledger
 
 
-__all__ = [
-    "BudgetExceededError",
-    "Charge",
-    "History",
-    "LedgerTotal",
-    "Spend",
-    "note",
-    "plain_facts",
-]
-
-
 class BudgetExceededError(BudgetError):
     """The spend would pass the ceiling; nothing was charged and nothing was released.
 

@@ -21,8 +21,6 @@ from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.statements import plain_facts
 from skriemdp.ledger.units import PRESENT, RELEASED
 
-__all__ = ["File", "Ledger", "matches", "read"]
-
 PAGE = 10_000  # entries read in one transaction, so that readers never hold up writers for long
 
 

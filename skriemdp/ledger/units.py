@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = ["PRESENT", "RELEASED", "UNITS", "check_protects"]
-
 # A record may have other values, and it may be missing: the number of records is secret.
 PRESENT = "record, present or not"
 # Public facts of such a fit that its ledger does not hold: they come after the charge.

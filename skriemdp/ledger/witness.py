@@ -13,8 +13,6 @@ import re
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = ["create", "newest", "note"]
-
 # Enough for hundreds of lines: processes overtake each other by a few lines at most.
 TAIL = 65_536
 

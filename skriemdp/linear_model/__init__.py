@@ -2,6 +2,4 @@
 
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 
-__all__ = [
-    "PrivateNoisyAdaGrad",
-]
+__all__ = ["PrivateNoisyAdaGrad"]

@@ -24,9 +24,6 @@ from skriemdp.privacy.events import Event, compose
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-
-__all__ = ["NoisyAdaGrad"]
-
 # Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from skriemdp._groups import Groups
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-
-__all__ = ["PrivateNoisyAdaGrad"]
-
 # Numbers of rows that are scaled at a time.
 _BLOCK = 2**17
 

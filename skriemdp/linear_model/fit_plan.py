@@ -40,8 +40,6 @@ from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
 
-__all__ = ["GRADIENTS", "FitPlan", "plan_fit", "ridge_penalty"]
-
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
 # Preconditioners that decompose a matrix in every step, and the largest matrix: time.
 _FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
@@ -309,10 +307,7 @@ def default_steps(
 
 
 def envelope(
-    clip_norm: Callable[..., Any] | list[float] | None,
-    n_steps: int,
-    bound: float,
-    usual: float,
+    clip_norm: Callable[..., Any] | list[float] | None, n_steps: int, bound: float, usual: float
 ) -> np.ndarray:
     """Clip norms of the steps, shape ``(n_steps,)``: None, a number, a sequence or a function.
 

@@ -22,18 +22,6 @@ from skriemdp._validation import shown
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.held import RoundedRows
 
-__all__ = [
-    "CLASSIFICATION",
-    "LOSSES",
-    "GeneralizedLinearLoss",
-    "LinearProblem",
-    "products",
-    "row_unit",
-    "scaled_targets",
-    "target_interval",
-    "unit_rows",
-]
-
 CLASSIFICATION = ("log_loss", "hinge")
 LOSSES = (*CLASSIFICATION, "squared_error", "huber")
 

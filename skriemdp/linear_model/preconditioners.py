@@ -11,8 +11,6 @@ from scipy.optimize import brentq
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = ["Axes", "Metric", "Noised", "Preconditioner", "Public"]
-
 
 @dataclass(frozen=True, eq=False)
 class Metric:

@@ -14,9 +14,6 @@ from skriemdp._validation import check_count
 if TYPE_CHECKING:
     from skriemdp.linear_model.glm import LinearProblem
 
-
-__all__ = ["orthonormal_basis", "public_curvature", "public_minimizer"]
-
 _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
 

@@ -13,8 +13,6 @@ from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity
 
-__all__ = ["Paper", "RootMoments"]
-
 
 @dataclass(frozen=True)
 class RootMoments:

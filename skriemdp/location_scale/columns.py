@@ -19,8 +19,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = ["COLUMNS", "ColumnSearch", "Columns"]
-
 # All constants are measured (benchmarks/raw_tables.py), none of them on the data of a fit.
 
 # Share of mu**2 of the vectors that place two quantiles of every column on a geometric grid, and of

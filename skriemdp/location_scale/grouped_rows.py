@@ -20,8 +20,6 @@ from skriemdp.location_scale.rows import (
 from skriemdp.mechanisms.bounds import matrix_norms, short_factors
 from skriemdp.mechanisms.units import Units
 
-__all__ = ["GroupedRows"]
-
 
 class GroupedRows:
     """People with rows in R^d, in the place of :class:`skriemdp.location_scale.rows.Rows`.

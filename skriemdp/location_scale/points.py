@@ -19,23 +19,8 @@ from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry, is_one_of
-from skriemdp.location_scale.search import (
-    Found,
-    LocationScaleSearch,
-    Radii,
-    Shares,
-    search_shares,
-)
+from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.units import Units, one_by_one
-
-__all__ = [
-    "PointRecords",
-    "logarithms_at",
-    "plan_point_search",
-    "radii",
-    "warn_direction",
-    "within_reach",
-]
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
 # Compact spaces whose radii are known in their own unit.

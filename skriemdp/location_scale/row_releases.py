@@ -13,13 +13,7 @@ from scipy.sparse import issparse
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.location_scale.rows import records_of
-from skriemdp.location_scale.search import (
-    RADIUS,
-    LocationScaleSearch,
-    Radii,
-    Shares,
-    search_shares,
-)
+from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
 from skriemdp.mechanisms.units import Units
@@ -29,18 +23,6 @@ if TYPE_CHECKING:
     from skriemdp.location_scale.columns import Columns, ColumnSearch
     from skriemdp.location_scale.grouped_rows import GroupedRows
     from skriemdp.location_scale.rows import Rows
-
-__all__ = [
-    "COUNT_SHARE",
-    "RowBounds",
-    "RowPlace",
-    "RowRecords",
-    "clipped_fraction",
-    "plan_row_search",
-    "row_radii",
-    "rows_beyond",
-    "shrunken",
-]
 
 # Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
@@ -251,11 +233,7 @@ def row_radii() -> Radii:
 
 
 def plan_row_search(
-    n: int,
-    d: int,
-    mu: float,
-    center: np.ndarray | None = None,
-    radius: float | None = None,
+    n: int, d: int, mu: float, center: np.ndarray | None = None, radius: float | None = None
 ) -> LocationScaleSearch:
     """A search among rows of R^d for what is None of `center` and `radius`.
 

@@ -18,20 +18,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp.location_scale.grouped_rows import GroupedRows
 
-__all__ = [
-    "PairDifferences",
-    "Rows",
-    "centred_rows",
-    "is_stream",
-    "open_rows",
-    "records_of",
-    "row_products",
-    "rows_digest",
-    "runs_of_neighbours",
-    "scale_factors",
-    "scaled_rows",
-]
-
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 22

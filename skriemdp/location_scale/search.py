@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -21,22 +21,8 @@ from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.points import PointRecords
     from skriemdp.location_scale.start_releases import StartRule
-
-
-__all__ = [
-    "RADIUS",
-    "START",
-    "Found",
-    "LocationScaleSearch",
-    "Radii",
-    "Records",
-    "Shares",
-    "Shrink",
-    "Start",
-    "james_stein",
-    "search_shares",
-]
 
 # All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
 
@@ -140,10 +126,7 @@ class Shares:
 
 
 def search_shares(
-    t: float,
-    start: float = 0.0,
-    center_known: bool = False,
-    radius_known: bool = False,
+    t: float, start: float = 0.0, center_known: bool = False, radius_known: bool = False
 ) -> Shares:
     """Shares of a search for what is not known, from ``t = n mu`` of the whole fit.
 
@@ -353,7 +336,8 @@ class LocationScaleSearch:
         else:
             start = Start(records.origin)
             if self.rule is not None:
-                start = self.rule.release(records, budget, streams)
+                points = cast("PointRecords", records)  # tables have no rule
+                start = self.rule.release(points, budget, streams)
             center, noise, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0

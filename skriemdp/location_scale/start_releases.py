@@ -31,8 +31,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-__all__ = ["StartRule", "start_rule"]
-
 # Units that are told apart: 30 decades to either side, a decibel each.
 _UNITS = 10.0 ** (np.arange(-304.0, 305.0) / 10.0)
 # Share of mu**2 of the sum of projectors: what a wide cloud of subspaces needs

@@ -16,11 +16,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.location_scale.search import LocationScaleSearch, Radii, Shares
 from skriemdp.mean.planning import RADII, MeanPlan
-from skriemdp.mean.releases import (
-    MeanNoise,
-    bias_bounds,
-    plan_tangent_mean,
-)
+from skriemdp.mean.releases import MeanNoise, bias_bounds, plan_tangent_mean
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 
@@ -28,9 +24,6 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.location_scale.points import PointRecords
     from skriemdp.mechanisms.units import Units
-
-
-__all__ = ["AdaptiveMean", "inside", "plan_radius", "radius_about"]
 
 # Grid of the radii that a look may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46

@@ -25,16 +25,6 @@ from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
 from skriemdp.mechanisms.units import Units, one_by_one
 
-__all__ = [
-    "ClassReleases",
-    "ClassRule",
-    "ClassSums",
-    "Decision",
-    "PeopleOfClasses",
-    "Vote",
-    "drawn_together",
-]
-
 # Names of the releases.
 _SUMS, _VOTES = "sums and sizes of classes", "votes on how to decide"
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.

@@ -31,20 +31,9 @@ from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found
-from skriemdp.mean.class_releases import (
-    ClassReleases,
-    ClassRule,
-    ClassSums,
-    PeopleOfClasses,
-    Vote,
-)
+from skriemdp.mean.class_releases import ClassReleases, ClassRule, ClassSums, PeopleOfClasses, Vote
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
-from skriemdp.mean.expected import (
-    expected_error,
-    expected_joint_mean,
-    held_radius,
-    told_spread,
-)
+from skriemdp.mean.expected import expected_error, expected_joint_mean, held_radius, told_spread
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
@@ -56,10 +45,6 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
-
-
-__all__ = ["PrivateMinimumDistanceToMean"]
-
 
 # About a public center, as after recentring, people's class means are shortened to this part of the
 # distance that holds most people: what they lose of their length is much alike, and noise is in

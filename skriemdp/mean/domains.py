@@ -27,8 +27,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import logarithms_at, plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
 
-__all__ = ["PointEstimator", "logarithms", "public_domain", "public_facts", "search_domain"]
-
 
 class PointEstimator(PrivateEstimator):
     """What estimators share whose records are points of ``manifold``."""

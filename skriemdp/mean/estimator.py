@@ -35,10 +35,7 @@ from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
-from skriemdp.location_scale.points import (
-    PointRecords,
-    warn_direction,
-)
+from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_joint_mean, expected_mean
@@ -68,13 +65,7 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
     projected_records,
 )
-from skriemdp.mean.uncertainty import (
-    WIDER,
-    NoiseLaw,
-    check_uncertainty,
-    standard_error,
-    warn_cut,
-)
+from skriemdp.mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
 from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
@@ -84,9 +75,6 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
-
-
-__all__ = ["PrivateFrechetMean", "frechet_mean"]
 
 
 @quiet

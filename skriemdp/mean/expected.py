@@ -19,15 +19,6 @@ from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import laplace_law
 
-__all__ = [
-    "expected_error",
-    "expected_joint_mean",
-    "expected_mean",
-    "held_radius",
-    "left_by_search",
-    "told_spread",
-]
-
 # A result is worth having if its noise is at most this part of the records' spread: a convention of
 # `plan`.
 _WORTH = 0.25

@@ -13,8 +13,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd import AffineInvariantSPD, BuresWassersteinSPD, LogEuclideanSPD
 from skriemdp.inference.covariances import factor
 
-__all__ = ["pyriemann_metric", "synthetic_classes", "synthetic_points"]
-
 _METRICS: dict[type, str] = {
     AffineInvariantSPD: "riemann",
     LogEuclideanSPD: "logeuclid",

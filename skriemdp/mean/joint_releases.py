@@ -29,17 +29,6 @@ from skriemdp.mechanisms.units import Units
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-
-__all__ = [
-    "LARGEST_COUNT_NOISE",
-    "JointMean",
-    "LEAST_COUNT",
-    "Moments",
-    "Seen",
-    "plan_joint_mean",
-    "widest",
-]
-
 # Name of the joint release.
 _MOMENTS = "mean and second moment"
 # Shares of mu**2 before the joint release in a public ball: the clipped fraction, a rough mean and

@@ -28,9 +28,6 @@ from skriemdp.privacy.events import GaussianEvent
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
-
-__all__ = ["GeometricMedian", "check_median", "plan_median"]
-
 # All constants are measured (benchmarks/median.py).
 
 # Names of the releases.

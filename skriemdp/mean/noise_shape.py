@@ -11,8 +11,6 @@ from skriemdp._validation import shown
 from skriemdp.core.manifold_input import public_array
 from skriemdp.location_scale.rows import row_products
 
-__all__ = ["NoiseShape", "read_shape"]
-
 # Relative asymmetry and negative eigenvalues that count as rounding.
 _ROUNDING = 1e-8
 

@@ -13,11 +13,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mean.releases import iterate_mean
-from skriemdp.privacy.mean_iteration import (
-    MeanIteration,
-    plan_mean_iteration,
-    rounding_is_small,
-)
+from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration, rounding_is_small
 from skriemdp.privacy.sensitivity import (
     ball_logarithms_sensitivity,
     ball_sensitivity,
@@ -35,9 +31,6 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.descent.problem import FrechetProblem
     from skriemdp.privacy.event import Event
-
-
-__all__ = ["KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
 
 @dataclass(frozen=True)

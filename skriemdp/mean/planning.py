@@ -16,19 +16,6 @@ from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
-__all__ = [
-    "GAUSSIAN",
-    "MEAN",
-    "RADII",
-    "MECHANISMS",
-    "NOISES",
-    "MeanPlan",
-    "Round",
-    "check_searchable",
-    "descent_or_tangent",
-    "plan_mean",
-]
-
 MECHANISMS = ("auto", "tangent", "gradient", "gaussian", "laplace", "k-norm")
 NOISES = ("auto", "gaussian", "laplace")
 # Output perturbation: one draw from a Riemannian law around the mean.

@@ -37,37 +37,12 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
-from skriemdp.privacy.sensitivity import (
-    Sensitivity,
-    iterated_mean_sensitivity,
-    log_lipschitz,
-)
+from skriemdp.privacy.sensitivity import Sensitivity, iterated_mean_sensitivity, log_lipschitz
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.location_scale.start_releases import StartRule
     from skriemdp.privacy.event import Event
-
-
-__all__ = [
-    "DescentMean",
-    "LEAST_MATRICES",
-    "LogStep",
-    "LogSums",
-    "MeanNoise",
-    "StartAlone",
-    "TangentMean",
-    "bias_bounds",
-    "default_clip",
-    "default_descent",
-    "found_ball",
-    "iterate_mean",
-    "plan_tangent_mean",
-    "projected_records",
-    "pure_law",
-    "sphere_hessian",
-]
-
 
 # Wider balls: iterate if it costs less than this part of the worst-case bias of the mean of
 # logarithms, about what data show (benchmarks/mean_mechanisms.py --part auto).
@@ -399,10 +374,7 @@ class TangentMean:
 
 
 def plan_tangent_mean(
-    ball: GeodesicBall,
-    n: int,
-    noise: MeanNoise,
-    shrink: bool = False,
+    ball: GeodesicBall, n: int, noise: MeanNoise, shrink: bool = False
 ) -> TangentMean:
     """Choose what the one-shot release of a mean is of, from public numbers.
 
@@ -502,10 +474,7 @@ class LogSums:
         points = PointRecords(ball.geometry, records.arrays[0], groups=records.groups)
         outside = points.outside(ball.center, ball.radius)
         seen = points.logarithms(ball.center)
-        return [
-            self.count.exact(outside),
-            integer_total(*seen, self._held, self.parts[1].steps),
-        ]
+        return [self.count.exact(outside), integer_total(*seen, self._held, self.parts[1].steps)]
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
         """Number and sum, of noisy integers."""

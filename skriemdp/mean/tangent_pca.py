@@ -14,9 +14,7 @@ from skriemdp._quiet import read_array
 from skriemdp._validation import check_count, check_option
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import (
-    clipped_share,
-)
+from skriemdp.core.manifold_input import clipped_share
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
@@ -28,9 +26,6 @@ from skriemdp.privacy.calibration import gaussian_mu
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.ledger.accountant import PrivacyAccountant
-
-
-__all__ = ["PrivateTangentPCA"]
 
 # Noise of the second moment grows with the square of a radius, and directions survive shortening:
 # of a private radius this part is used, and all of it from _AMPLE sqrt(dim) on (benchmarks/

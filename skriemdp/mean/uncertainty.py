@@ -16,9 +16,6 @@ from skriemdp.mechanisms.counts import RARELY
 if TYPE_CHECKING:
     from skriemdp.inference import MeanInference
 
-
-__all__ = ["WIDER", "NoiseLaw", "check_uncertainty", "standard_error", "warn_cut"]
-
 # Private radii, over what the search or the look found: regions of balls that cut skewed data miss
 # the mean of the data themselves (benchmarks/inference.py, "--part widening").
 WIDER = 1.3

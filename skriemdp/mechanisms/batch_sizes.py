@@ -9,8 +9,6 @@ import math
 
 import numpy as np
 
-__all__ = ["COIN", "binomial_sizes", "coin_threshold"]
-
 # A record's coin falls where a uniform integer below this is below the threshold.
 COIN = 2**53
 # Weight of the most likely size; others are proportional, rounded down.

@@ -10,8 +10,6 @@ from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import NOISE_SCALE, largest_shift
 
-__all__ = ["COUNT", "GaussianBudget", "PureBudget", "Release"]
-
 # The name of the release that every fit makes besides its own.
 COUNT = "clipped fraction"
 

@@ -18,11 +18,7 @@ from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.sum import Part
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
-from skriemdp.privacy.sensitivity import (
-    Sensitivity,
-    check_sensitivity,
-    interval_sensitivity,
-)
+from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity, interval_sensitivity
 
 __all__ = [
     "RARELY",

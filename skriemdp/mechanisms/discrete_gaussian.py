@@ -11,8 +11,6 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._validation import check_count
 
-__all__ = ["LARGEST_SCALE", "discrete_gaussian"]
-
 # Cells per scale.  A draw from a cell is kept with a chance of at least 98 % up to three scales.
 _CELLS = 64
 # |x| = width * k + j must fit into 63 bits; beyond 64 scales lies less than exp(-2000).

@@ -45,23 +45,6 @@ from skriemdp.privacy.sensitivity import (
 if TYPE_CHECKING:
     from skriemdp.mechanisms.sum import ExactTotal
 
-__all__ = [
-    "WEIGHT_UNIT",
-    "Frame",
-    "Held",
-    "Moment",
-    "Outer",
-    "RoundedRows",
-    "VectorSet",
-    "answers",
-    "ball",
-    "labelled",
-    "projectors",
-    "unpacked",
-    "variances",
-    "weighted",
-]
-
 _UNIT_ROUNDOFF = 2.0**-53
 _EXACT_FLOATS = 2**53
 _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32

@@ -14,8 +14,6 @@ from skriemdp.mechanisms.held import Moment
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-__all__ = ["Lifts"]
-
 
 @dataclass(frozen=True)
 class Lifts:

@@ -19,8 +19,6 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 
-__all__ = ["LARGEST_SIZE", "TABLE_ERROR", "EigenvalueLaw", "eigenvalue_law"]
-
 # Two tables of 2^20 numbers: 24 MB, half a second once per process.
 LARGEST_SIZE = 20
 

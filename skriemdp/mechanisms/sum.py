@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.held import Held, Moment, VectorSet
     from skriemdp.privacy.sensitivity import Sensitivity
 
-__all__ = [
-    "ExactTotal",
-    "Noisy",
-    "Part",
-    "integer_total",
-    "mu_of",
-    "noised",
-    "part_of",
-    "plain_moment",
-    "plain_sensitivity",
-    "plain_sum",
-    "private_sum",
-]
-
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
 # Steps of the lattice between two records where the noise is no integer.
 PLAIN_STEPS = 2**40

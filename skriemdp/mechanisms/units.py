@@ -12,8 +12,6 @@ from scipy.sparse import issparse
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 
-__all__ = ["Blocks", "Units", "one_by_one"]
-
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
 _NUMBERS, _FEW_NUMBERS, _SHORT = 2**17, 2**15, 8

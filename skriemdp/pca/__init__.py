@@ -2,6 +2,4 @@
 
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 
-__all__ = [
-    "PrivatePrincipalEigenvector",
-]
+__all__ = ["PrivatePrincipalEigenvector"]

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from skriemdp.pca.problem import SubspaceProblem
     from skriemdp.pca.sum_releases import CovarianceSums
 
-__all__ = ["PrivatePrincipalEigenvector"]
-
 MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
 
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")

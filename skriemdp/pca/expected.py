@@ -12,8 +12,6 @@ from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.mechanisms.held import Moment
 from skriemdp.pca.search_releases import BoundsSearch, clip_level
 
-__all__ = ["expected_components"]
-
 # Components that noise turns by more than this sine tell little, and so does a matrix whose noise
 # alone has eigenvalues above this part of the total variance.
 _WORTH = 0.25

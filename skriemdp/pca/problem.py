@@ -22,14 +22,6 @@ from skriemdp.mechanisms.sum import mu_of
 from skriemdp.pca.releases import Directions, product_ball, public_frame
 from skriemdp.pca.search_releases import Bounds, Budget, Streams
 
-__all__ = [
-    "STEP_SIZE",
-    "GradientRelease",
-    "OrthonormalFrames",
-    "SubspaceProblem",
-    "frame_space",
-]
-
 # Step of "gradient", in units of 1 / row_norm**2.
 STEP_SIZE = 4.0
 

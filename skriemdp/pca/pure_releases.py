@@ -13,8 +13,6 @@ from skriemdp.pca.releases import MOMENT, Directions, Release, Subspace, exact_m
 from skriemdp.pca.search_releases import Bounds, Budget, Streams
 from skriemdp.privacy.sensitivity import trace_part_sensitivity
 
-__all__ = ["ExponentialRelease", "PureCovarianceRelease"]
-
 
 @dataclass(frozen=True)
 class PureCovarianceRelease(Release):

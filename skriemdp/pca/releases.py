@@ -19,32 +19,11 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
 from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import plain_moment, private_sum
-from skriemdp.pca.search_releases import (
-    Bounds,
-    Budget,
-    Streams,
-    noisy_mean,
-    noisy_number,
-)
+from skriemdp.pca.search_releases import Bounds, Budget, Streams, noisy_mean, noisy_number
 from skriemdp.privacy.sensitivity import frame_product_sensitivity
 
 if TYPE_CHECKING:
     from skriemdp.pca.search_releases import Records
-
-__all__ = [
-    "MOMENT",
-    "CovarianceRelease",
-    "Directions",
-    "PowerRelease",
-    "RefineRelease",
-    "Release",
-    "Subspace",
-    "exact_moment",
-    "from_matrix",
-    "noisy_matrix",
-    "product_ball",
-    "public_frame",
-]
 
 # Names of the releases.
 MOMENT, _REFINEMENT, _VARIANCES = "second moment", "refinement", "variances"

@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     # Records are rows, or people who own several.
     Records = Rows | GroupedRows
 
-__all__ = [
-    "LEAST_LEFT",
-    "Bounds",
-    "BoundsSearch",
-    "Budget",
-    "Streams",
-    "clip_level",
-    "count_share",
-    "noisy_mean",
-    "noisy_number",
-    "pairs_are_better",
-]
-
 Budget = GaussianBudget | PureBudget
 # A fresh generator of noise for every label.
 Streams = Callable[..., np.random.Generator]

@@ -16,8 +16,6 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import MOMENT, Subspace, from_matrix, noisy_matrix
 from skriemdp.pca.search_releases import Bounds, Budget, Streams, count_share
 
-__all__ = ["CovarianceSums"]
-
 
 @dataclass(frozen=True)
 class CovarianceSums:

@@ -19,8 +19,6 @@ from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.loss_distributions import LARGEST_LOSS, PrivacyLossDistribution
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
-__all__ = ["Event", "plain", "profile_epsilon", "real_delta", "real_epsilon", "settle"]
-
 # Rounding of sums over a loss distribution, put on top of every delta that comes from one; that of
 # the transforms is in its mass at infinity.
 _ROUNDING = 1e-12

@@ -22,15 +22,6 @@ from skriemdp.privacy.loss_distributions import (
 )
 from skriemdp.privacy.renyi import randomized_response_renyi
 
-__all__ = [
-    "ApproximateEvent",
-    "GaussianEvent",
-    "ProfileEvent",
-    "PureEvent",
-    "SeededEvent",
-    "ZCDPEvent",
-]
-
 
 @dataclass(frozen=True)
 class GaussianEvent(Event):

@@ -24,8 +24,6 @@ from skriemdp.privacy.loss_distributions import (
     repeat,
 )
 
-__all__ = ["MixtureEvent", "ParallelEvent", "SelectionEvent"]
-
 
 def _all_known(parts: Iterable[float | None]) -> list[float] | None:
     known = []

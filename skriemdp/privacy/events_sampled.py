@@ -13,8 +13,6 @@ from skriemdp.privacy.loss_distributions import (
 )
 from skriemdp.privacy.renyi import fixed_size_gaussian_renyi, poisson_gaussian_renyi
 
-__all__ = ["FixedSizeSampledGaussianEvent", "PoissonSampledGaussianEvent"]
-
 
 @dataclass(frozen=True)
 class PoissonSampledGaussianEvent(Event):

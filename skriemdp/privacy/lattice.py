@@ -8,18 +8,6 @@ from fractions import Fraction
 
 from skriemdp._validation import check_count, check_positive
 
-__all__ = [
-    "NOISE_SCALE",
-    "largest_shift",
-    "lattice_scale",
-    "lattice_step",
-    "check_distance",
-    "rounding_distance",
-    "rounding_divergence",
-    "sampled_delta",
-    "share_scale",
-]
-
 # Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
 NOISE_SCALE = 2**40
 # Part of delta that is kept for :func:`rounding_distance` where batches are drawn at random.

@@ -23,23 +23,6 @@ from scipy.special import ndtr, ndtri_exp
 
 from skriemdp._dataclasses import dataclass
 
-__all__ = [
-    "LARGEST_LOSS",
-    "TAIL",
-    "PrivacyLossDistribution",
-    "fixed_size_gaussian_loss",
-    "gaussian_loss",
-    "largest_loss",
-    "loss_from_profile",
-    "mixture_loss",
-    "nothing",
-    "poisson_gaussian_loss",
-    "privacy_parameters_loss",
-    "product",
-    "profile_atoms",
-    "repeat",
-]
-
 # Mass that a composition may cut off; it is added to the mass at infinity.
 TAIL = 1e-13
 # Spacing of floats at 1, for masses and for the transforms (the longest type that there is).

@@ -14,8 +14,6 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
-__all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
-
 _MAX_STEPS = 500
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3

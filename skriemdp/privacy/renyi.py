@@ -10,14 +10,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, ndtr
 
-__all__ = [
-    "fixed_size_gaussian_renyi",
-    "poisson_gaussian_renyi",
-    "randomized_response_renyi",
-    "renyi_delta",
-    "renyi_epsilon",
-]
-
 # Log of (order - 1), where conversions look for the best order; every order is valid.
 _LOG_ORDERS = np.linspace(-10.0, 12.0, 45)
 _UP = 1.0 + 1e-12

@@ -29,11 +29,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.geodesic_releases import (
-    FeaturePlace,
-    GeodesicPlan,
-    plan_releases,
-)
+from skriemdp.regression.geodesic_releases import FeaturePlace, GeodesicPlan, plan_releases
 from skriemdp.regression.planning import public_scale
 from skriemdp.regression.scores import ManifoldRegressor
 

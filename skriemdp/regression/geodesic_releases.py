@@ -221,12 +221,7 @@ class GeodesicPlan:
         return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
 
     def _moments(
-        self,
-        model: GeodesicModel,
-        units: Units,
-        norm: float,
-        mu: float,
-        rng: np.random.Generator,
+        self, model: GeodesicModel, units: Units, norm: float, mu: float, rng: np.random.Generator
     ) -> ReleasedMoments:
         lifts, seen, (z, points) = self.moments(norm, mu), model.residuals, units.arrays
         if not self.geometry.separate_rows:

@@ -27,14 +27,6 @@ from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
-__all__ = [
-    "GradientSum",
-    "KNormGradientMechanism",
-    "RiemannianGaussianMechanism",
-    "RiemannianLaplaceMechanism",
-    "sample_k_norm_gradient",
-]
-
 # A draw that takes more is refused.
 _MOST_PROPOSALS = 1e4
 

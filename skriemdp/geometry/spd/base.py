@@ -140,11 +140,7 @@ class SPDGeometry(CoordinateGeometry):
         positive = xp.all(diagonal > 0, axis=-1)
         scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, xp.ones_like(diagonal)))
         correlation = scale[..., :, None] * x * scale[..., None, :]
-        bounded = xp.where(
-            positive[..., None, None],
-            correlation,
-            xp.zeros_like(x),
-        )
+        bounded = xp.where(positive[..., None, None], correlation, xp.zeros_like(x))
         definite = sym.smallest_eigenvalue(xp, bounded) > self.size * xp.finfo(x.dtype).eps
         return finite, gap <= atol * largest, positive & definite
 
