@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import math
 import os
@@ -38,6 +39,17 @@ _MEMORY = "/dev/shm"
 if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free > 2**26:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     tempfile.tempdir = _MEMORY
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(items):
+    seen = collections.Counter()
+    for item in items:
+        marker = item.get_closest_marker("mostly_slow")
+        if marker is not None:
+            if seen[item.function] % marker.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[item.function] += 1
 
 
 def _mixed(k, row):

@@ -114,6 +114,7 @@ def four(tmp_path):
 # -- what honest clients get -----------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("length", [1, 253, 3000])
 @pytest.mark.parametrize("count", [2, 3, 20, pytest.param(100, marks=pytest.mark.slow)])
 def test_masked_totals_are_those_without_masks(tmp_path, count, length):

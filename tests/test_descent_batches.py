@@ -127,6 +127,7 @@ def real(event):
 TV = 70 / (24 * COARSE**2)
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize(
     ("event", "distance"),
     [

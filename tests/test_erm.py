@@ -103,6 +103,7 @@ def test_default_cost_gives_a_mean(geometry):
     assert model.score(X) == pytest.approx(-0.5 * np.mean(geometry.dist(model.point_, X) ** 2))
 
 
+@pytest.mark.slow
 def test_any_pymanopt_manifold():
     manifold = Oblique(3, 2)
     X = RNG.normal(size=(500, 3, 2)) + 1.0
@@ -268,6 +269,7 @@ class Bare:
         return self.retraction(np.zeros(4), np.random.normal(size=4))
 
 
+@pytest.mark.slow
 def test_a_bare_manifold_runs_and_says_what_it_cannot(recording_accountant):
     few = ROWS[:400]  # each of them alone: nothing says that rows are computed apart
     settings = dict(

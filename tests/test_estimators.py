@@ -282,6 +282,7 @@ class Ending:
         return self.draw(*arguments, **facts)
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
@@ -320,6 +321,7 @@ def addresses(budget):
     return [budget.path.encode(), budget._ledger.key.encode()]
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
 @pytest.mark.parametrize("named", [True, False])

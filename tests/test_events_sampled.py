@@ -136,6 +136,7 @@ def test_a_pairwise_bound_does_not_license_the_poisson_event():
 # -- Renyi divergences --
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(("q", "s"), [(0.01, 1.0), (0.3, 0.5), (0.002, 4.0)])
 @pytest.mark.parametrize("order", [1.05, 1.5, 2.0, 7.3, 30.0])
 def test_renyi_of_sampled_steps_against_direct_integration(q, s, order):

@@ -108,6 +108,7 @@ TREES = [
 ]
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(("tree", "truth"), TREES, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_noise_on_sums(tree, truth, relation):

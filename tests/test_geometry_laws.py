@@ -330,6 +330,7 @@ def test_single_precision_is_kept(geometry, rng):
         assert double[name].dtype in (np.float64, np.bool_), name
 
 
+@pytest.mark.mostly_slow(3)
 def test_array_api_strict_gives_the_same(geometry, rng):
     strict = pytest.importorskip("array_api_strict")
     arguments = case(geometry, rng)

@@ -225,6 +225,7 @@ def doors(accountant):
 DOORS = list(doors(None))
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", ID_KINDS)
 def test_missing_ids_and_parts_of_ids_are_refused_at_every_door(kind, door, recording_accountant):
@@ -441,6 +442,7 @@ def others_replaced(rng, ids, kept):
     return np.insert(pool, where, kept)
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_a_persons_mean_is_the_same_to_the_last_bit_in_any_company(geometry):
     rng = np.random.default_rng(1)

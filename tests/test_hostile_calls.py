@@ -866,6 +866,7 @@ def test_what_is_no_accountant_is_refused(index):
         assert text.startswith("accountant must be a skriemdp.PrivacyAccountant, or None")
 
 
+@pytest.mark.mostly_slow(4)
 @EVERY
 def test_an_epsilon_that_protects_nobody_is_announced_once(index):
     X, y = valid_call(index)

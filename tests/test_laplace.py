@@ -40,6 +40,7 @@ def caps_delta(dim, scale, epsilon):
     return inside + mpmath.quad(outside, ends) / mpmath.gamma(dim)
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("dim", [1, 2, 3, 6, 11])
 @pytest.mark.parametrize(("scale", "part"), [(0.2, 0.3), (1.0, 0.0), (1.0, 0.95), (8.0, 0.6)])
 def test_theorem_against_caps_of_spheres(dim, scale, part):
@@ -82,22 +83,21 @@ def many_digits(dim, scale, mu, epsilon):
     return ends / 2 + value * z * mpmath.exp(-z) / 2
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(
     ("dim", "scale", "mu", "epsilon"),
     [
         (1, 1.0, 0.3, 1.0),
         (2, 1.0, 0.05, 0.97),
-        pytest.param(3, 1.05, 0.1, 1.0, marks=pytest.mark.slow),
+        (3, 1.05, 0.1, 1.0),
         (3, 3.0, 1e-4, 0.3),
         (6, 0.01, 2.0, 99.0),
         (50, 0.5, 0.027, 1.0),
-        pytest.param(300, 10.0, 0.01, 0.03, marks=pytest.mark.slow),
-        pytest.param(1000, 0.12, 0.08, 1.0, marks=pytest.mark.slow),
+        (300, 10.0, 0.01, 0.03),
+        (1000, 0.12, 0.08, 1.0),
         (1000, 0.2, 1e-3, 0.9),
-        pytest.param(
-            6, 1.0, 0.1, 2.5, marks=pytest.mark.slow
-        ),  # far out: beyond every loss of the law alone
-        pytest.param(3, 1.0, 0.02, 1.4, marks=pytest.mark.slow),
+        (6, 1.0, 0.1, 2.5),  # far out: beyond every loss of the law alone
+        (3, 1.0, 0.02, 1.4),
         (50, 1.0, 0.0, 0.5),
         (1000, 0.1, 0.0, 1.0),
         (2, 20.0, 0.0, 0.0),

@@ -235,6 +235,7 @@ def distance_of_shares(scale, shares):
 SHARES = [(1, 5), (1, 8), (1.5, 3), (2, 4)]
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("scale, shares", [(1, 2), *SHARES])
 def test_a_sum_of_shares_is_nearly_one_discrete_gaussian(scale, shares):
     p, one = sum_weights(scale, shares), weights(scale * math.sqrt(shares), 60)
@@ -248,6 +249,7 @@ def test_a_sum_of_shares_is_nearly_one_discrete_gaussian(scale, shares):
     assert shares > 2 or float(worst) > 0.3 * bound  # more of them average out
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("scale, shares", SHARES)
 def test_gaps_of_a_sum_of_shares_stay_below_the_step(scale, shares):
     square = 1.0 / (shares * scale**2) + 4.0 * distance_of_shares(scale, shares)
@@ -469,6 +471,7 @@ def test_audit_of_a_sum():
     assert audit(0.5 / mu).mu > mu
 
 
+@pytest.mark.slow
 def test_audit_of_sums_and_counts():
     """One record moves from one group to the other, and turns round."""
     mu, rng = gaussian_mu(8.0, 1e-5), np.random.default_rng(5)

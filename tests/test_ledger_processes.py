@@ -285,6 +285,7 @@ GRID_MU = np.sqrt(
 )
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(
     ("n_jobs", "backend"),
     [(1, "loky"), (2, "loky"), pytest.param(-1, "loky", marks=pytest.mark.slow), (2, "threading")],

@@ -316,6 +316,7 @@ def cured(model, X, text, steps=3):
     return True
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize(
     "geometry",
     [

@@ -347,6 +347,7 @@ def test_an_audit_of_such_a_mean_adds_a_record():
     assert audit.event == "ParallelEvent" and not audit.refuted
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_audit_finds_a_divisor_that_counts_the_rows(monkeypatch):
     release = PrivateFrechetMean._release

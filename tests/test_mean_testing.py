@@ -44,6 +44,7 @@ def pvalues(space, k, trials, seed=0, **settings):
 SPACES = [(Euclidean(6), 2), (Sphere(2), 3), (SPD(2), 2), (Hyperboloid(2), 1)]
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(("space", "k"), SPACES, ids=str)
 def test_true_hypotheses_are_rejected_as_often_as_stated(space, k):
     """Binomial bounds, false alarms below 1e-6."""

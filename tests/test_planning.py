@@ -84,6 +84,7 @@ def exact_composition(profile, mu, epsilon, kink):
     return mpmath.fsum(pieces)
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("dim", [1, 3])
 @pytest.mark.parametrize(
     ("shift", "mu", "epsilon"),

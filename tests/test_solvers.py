@@ -86,6 +86,7 @@ def solvers(moves, clip_norm=5.0):
 # -- without noise they are the textbook algorithms -----------------------------------------------
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
 @pytest.mark.parametrize("name", list(solvers(Moves(20))))
 def test_without_noise_the_mean_is_found(geometry, name):
@@ -375,6 +376,7 @@ def quadratic(geometry, points):
     return problem, ball, risk
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("name", FUNCTION_CLASSES)
 @pytest.mark.parametrize("geometry", [Euclidean(4), Hyperboloid(3)], ids=str)
 def test_promised_utility_is_kept(name, geometry):

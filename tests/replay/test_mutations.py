@@ -33,6 +33,7 @@ CHECKED_IN_INTEGERS = {
 }
 
 
+@pytest.mark.slow
 def test_every_draw_of_the_package_is_replayed():
     calls, reached = faults.calls_of_draw(), faults.calls_reached()
     assert reached <= calls

@@ -56,6 +56,7 @@ def check_kept(releases, taken):
     assert all(b <= a + 1e-9 for a, b in zip(held, used, strict=True))
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("pair", FITS, ids=lambda pair: pair.name)
 def test_a_plan_names_all_that_may_be_released(pair):
     others = dataclasses.replace(pair, data=unrelated(pair))

@@ -131,6 +131,7 @@ def test_a_record_more_moves_nothing_beyond_its_presence(table):
     recorded(table, replaced).replay(table.fit, less)
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_record_more_than_next_to_none(table, n):
