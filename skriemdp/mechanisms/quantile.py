@@ -34,8 +34,6 @@ __all__ = [
 # last: where the data say nothing, too small a clipping norm is the smaller evil
 # (benchmarks/private_quantile.py).
 _TILT = 6.0
-# Values that are placed on a grid at a time, so that they stay in the cache.
-_COUNTED = 1 << 15
 
 
 def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
@@ -321,8 +319,8 @@ def noisy_quantile(
     quantile = budget.quantile(share, tuple(grid.tolist()), level, name, **prior)
     counts = np.zeros(len(grid) + 1, dtype=np.int64)
     for tile in tiles:
-        for begin in range(0, len(tile), _COUNTED):
-            counts += _counts(tile[begin : begin + _COUNTED], grid)
+        for begin in range(0, len(tile), 2**15):  # so many values stay in the cache
+            counts += _counts(tile[begin : begin + 2**15], grid)
     found: float = quantile.release_counts(np.cumsum(counts)[:-1], n, rng)
     # A grid value stands for the interval below it; its middle is as often too small as too large.
     return found / math.sqrt(grid[1] / grid[0])
