@@ -312,7 +312,6 @@ def test_each_charge_is_one_line():
         "delta": DELTA,
         "unit": "record",
         "guarantee": "exact",
-        "noise": "gaussian",
     }
 
 

@@ -649,7 +649,7 @@ def test_a_repeated_message_is_answered_from_memory(tmp_path):
 def test_a_crash_between_charge_and_answer_is_not_repeated(tmp_path):
     agent = agents_with_ledgers(tmp_path)[0]
     task = LocalTask("fit", 0, 0, np.eye(2))
-    assert agent.book.begin(task) is None
+    assert agent.book.begin(task, lambda: None) is None
     with pytest.raises(BudgetError, match="never finished"):
         agent.handle(task)
 

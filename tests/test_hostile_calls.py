@@ -428,7 +428,7 @@ WITHOUT_NEW_ROWS = {
     "SumsAgent",
     "learn_from_sums",
 }
-WITHOUT_NEW_ROWS |= {"AggregatorLoop", "Cohort", "CohortLoop"}
+WITHOUT_NEW_ROWS |= {"AnswerBook", "AggregatorLoop", "Cohort", "CohortLoop"}
 # Optional ones that do.
 ROWS = {"y", "groups", "clients", "sample_weight", "truth", "background", "popmean", "items"}
 ROWS |= {"ratings", "public_X", "public_y", "initial_point"}

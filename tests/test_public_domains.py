@@ -143,7 +143,7 @@ def test_a_release_without_a_proper_name_is_refused_for_free(kind, tmp_path):
     with pytest.raises(error, match="fit_id|round"):
         one.handle(task)
     with pytest.raises(error, match="fit_id|round"):
-        one.book.begin(task)
+        one.book.begin(task, lambda: None)
     assert budget.history == []
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.lattice import NOISE_SCALE, largest_shift
+from skriemdp.privacy.lattice import NOISE_SCALE
 
 # The name of the release that every fit makes besides its own.
 COUNT = "clipped fraction"
@@ -72,7 +72,11 @@ class _Budget:
         if self.pure:  # epsilons add up to a little less, for the rounding of their sum
             return self.total * part * (1.0 - 1e-12)
         mu = self.total * math.sqrt(part)
-        largest_shift(NOISE_SCALE, 1.0 / mu)
+        if mu * NOISE_SCALE < 4.0:
+            raise ValueError(
+                f"the release {name!r} would get mu={mu:.4g}, too little for integers; use a "
+                "larger epsilon."
+            )
         return mu
 
     def before(self, last: Release) -> tuple[Release, ...]:

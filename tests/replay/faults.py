@@ -855,7 +855,7 @@ CHANGES = (
 LEAKS = (
     Change(
         "location_scale.start_releases:_Ambient.release",
-        _with(length=lambda start, a: float(np.linalg.norm(a.records.arrays[0].mean(axis=0)))),
+        _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),
         "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,

@@ -34,6 +34,7 @@ CHECKED_IN_INTEGERS = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # records all pairs
 def test_every_draw_of_the_package_is_replayed():
     calls, reached = faults.calls_of_draw(), faults.calls_reached()
     assert reached <= calls

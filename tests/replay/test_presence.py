@@ -291,7 +291,7 @@ def _nothing_kept_for_the_count(monkeypatch):
 FAULTS = {
     _divided_by_rows: "mean tangent gaussian euclidean",
     _search_divided_by_rows: "mean found hyperboloid quiet True",
-    _clipped_fraction_of_rows: "mean tangent laplace sphere",
+    _clipped_fraction_of_rows: "mean tangent gaussian poincare",
     _regions_divided_by_rows: "region spd 1.5 quiet True",
     _presence_halved: "mean tangent laplace spd",
     _vectors_add_less: "classes sphere 0.4 quiet True",
