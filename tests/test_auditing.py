@@ -1,6 +1,7 @@
 """The audit never exceeds a true guarantee, and exposes a halved noise."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,7 +114,13 @@ def test_statistic_can_be_given():
 
 def test_too_few_trials():
     with pytest.raises(ValueError, match="trials"):
-        audit_epsilon(gaussian_release(1.0), ZERO, ONE, trials=10)
+        audit_epsilon(gaussian_release(1.0), ZERO, ONE, trials=39)
+    with pytest.raises(ValueError, match="trials must be an integer >= 50"):
+        audit_estimator(ESTIMATORS[0], trials=49)
+    for counts in ((19, 20), (20, 19)):
+        with pytest.raises(ValueError, match="trials"):
+            audit_scores(*map(np.arange, counts), delta=0.0)
+    assert audit_scores(np.arange(20), np.arange(20), delta=0.0).trials == 10
 
 
 # -- whole estimators ------------------------------------------------------------------------------
@@ -182,6 +189,13 @@ def test_every_estimator_has_a_worst_case():
     for unknown in (StandardScaler(), PrivateRiemannianERM(gradient=lambda w, X, y: X)):
         with pytest.raises(TypeError, match="no worst case"):
             worst_case_neighbours(unknown)
+
+
+def test_the_score_of_a_direction_tells_the_axes_apart():
+    pair = worst_case_neighbours(PrivatePrincipalEigenvector(mechanism="exponential"))
+    for axis, score in zip(np.eye(2), (-1.0, 1.0), strict=True):
+        fitted = SimpleNamespace(components_=axis[None], mechanism_="exponential")
+        assert pair.score(fitted) == score
 
 
 def test_seeded_fits_are_not_audited():

@@ -55,6 +55,7 @@ from skriemdp.geometry import (
     as_geometry,
     geometry_from_name,
 )
+from skriemdp.geometry._layout import Layout
 
 
 class Ellipsoid:
@@ -185,6 +186,11 @@ def test_the_basis_spans_the_whole_tangent_space(geometry):
     basis = geometry.tangent_from_coordinates(geometry.base_point, np.eye(geometry.dim))
     rank = np.linalg.matrix_rank(basis.reshape(geometry.dim, -1), tol=1e-8)
     assert rank == geometry.dim == geometry.manifold.dim
+
+
+def test_points_are_packed_in_double_precision():
+    for point in (np.ones(3, np.float32), np.ones(3, int), np.ones(3, np.complex64)):
+        assert Layout.of(point).pack(point).dtype == np.float64
 
 
 @pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)

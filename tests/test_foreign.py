@@ -192,6 +192,8 @@ def test_plain_numbers():
     # Where e^epsilon is no float any more, a tiny delta still grows beyond 1.
     with pytest.raises(ValueError, match="delta is so large"):
         spent({"epsilon": 800.0, "delta": 1e-310}, relation=ADDED)
+    with pytest.raises(ValueError, match="has delta=0.*nothing was charged"):
+        spent({"epsilon": 0.5, "delta": DELTA}, delta=0.0)
     entry = PrivacyAccountant().spend({"rho": 0.1}, label="census", relation=ADDED)
     assert entry.label == "census"
     assert entry.params == {"source": "stated", "relation": ADDED}

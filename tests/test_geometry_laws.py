@@ -32,6 +32,7 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+from skriemdp.geometry._tiles import block_length
 
 laws = settings(
     max_examples=10,
@@ -252,6 +253,11 @@ def test_many_records_are_worked_on_in_blocks_with_the_same_result(geometry, rng
     blocks = [query(x, others) for query in queries]
     for a, b in zip(whole, blocks, strict=True):
         assert_allclose(a, b, atol=1e-12)
+
+
+def test_blocks_of_another_library_on_a_cpu_are_those_of_numpy():
+    strict = pytest.importorskip("array_api_strict")
+    assert block_length(strict.zeros((4, 3))) == block_length(np.zeros((4, 3)))
 
 
 # ---- values --------------------------------------------------------------------------------------

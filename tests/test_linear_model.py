@@ -442,6 +442,8 @@ def test_composition_with_noise_that_varies_over_time():
     assert_allclose(noises, 8.0 * 2.0 * envelope, rtol=1e-5)
     paper = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "paper", moment_multiplier=5.0)
     assert paper.event(50).mu == pytest.approx(math.sqrt(3 / 64 + 3 / 25))
+    for run in (solver, paper):
+        assert run.with_mu(0.7).event(50).mu == pytest.approx(0.7)
     parts = compose([GaussianEvent(s) for s in (4.0, 5.0, 6.0)])
     assert parts.mu == pytest.approx(math.sqrt(sum(s**-2 for s in (4.0, 5.0, 6.0))))
 

@@ -34,6 +34,7 @@ from skriemdp.geometry import (
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    PlanarShapes,
     Product,
     Sphere,
     Stiefel,
@@ -382,6 +383,18 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
         leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
         assert float(geometry.dist(start.center, leading)) < 0.01
         assert start.direction > 100.0
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [Sphere(2), Circle(1.0), Grassmann(5, 2), PlanarShapes(4), Product(Sphere(2), Circle(1.0))],
+    ids=str,
+)
+def test_a_start_is_refused_where_integers_are_too_coarse(geometry):
+    rule = start_rule(geometry, 100, 1.0)
+    rule.check(1e-5)
+    with pytest.raises(ValueError, match="use a larger epsilon"):
+        rule.check(1e-12)
 
 
 # -- audits: 1 - 1e-8 confidence, so a false alarm once in 1e8 runs -------------------------------

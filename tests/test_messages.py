@@ -36,6 +36,7 @@ from skriemdp import (
     set_config,
 )
 from skriemdp._quiet import quietly, read_records, stand_in
+from skriemdp._validation import check_fraction
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD, PymanoptGeometry
 
@@ -138,6 +139,14 @@ def test_no_message_recommends_to_leave_records_out():
     advice = re.compile(r"(?i)leave such (rows|records) out, or|remove (what is|missing|or impute)")
     for path in (Path(__file__).parents[1] / "skriemdp").rglob("*.py"):
         assert not advice.search(re.sub(r'"\s*f?"', "", path.read_text())), path
+
+
+@pytest.mark.parametrize("open_left", [True, False])
+@pytest.mark.parametrize("open_right", [True, False])
+def test_a_range_is_quoted_with_the_brackets_of_its_ends(open_left, open_right):
+    words = f"share must lie in {'[('[open_left]}0, 1{'])'[open_right]}, got 2.0."
+    with pytest.raises(ValueError, match=re.escape(words)):
+        check_fraction(open_left=open_left, open_right=open_right, share=2.0)
 
 
 def test_an_error_of_a_c_function_called_here_is_foreign():

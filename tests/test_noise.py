@@ -217,6 +217,13 @@ def test_averages_are_those_of_so_many_draws():
     assert all(isinstance(x, Fraction) and x.denominator in (1, 3) for x in found)
 
 
+def test_integers_near_the_ends_of_64_bits_do_not_overflow():
+    top = 2**63 - 1
+    rng = NoiseStreams(0)("overflow")
+    found = noise.draw(np.full(99, top), NOISE_SCALE, "discrete-gaussian", rng, sensitivity=1)
+    assert all(0 < abs(x - top) < 64 * NOISE_SCALE for x in found.tolist())
+
+
 def test_no_law_is_left_out():
     """Laws that the source names, and calls that bring a sampler of their own."""
     tree = ast.parse(inspect.getsource(noise._noisy))

@@ -396,6 +396,7 @@ def test_errors_without_a_spread_are_in_units_of_it():
     mean = PrivateFrechetMean(noise="gaussian")
     unit, told = mean.plan(1000, 3), mean.plan(1000, 3, spread=7.0)
     assert told.error() == pytest.approx(7.0 * unit.error())
+    assert told.error("sampling") == pytest.approx(7.0 / math.sqrt(1000))
     assert told.smallest_n == unit.smallest_n
     assert PrivateMatrixCompletion().plan(1000, 30).smallest_n is None
 

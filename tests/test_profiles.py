@@ -332,6 +332,9 @@ def test_event_laws(event):
     for epsilon in (0.1, 0.45, 0.5 * event.epsilon(1e-8)):
         exact = math.exp(log_delta(event.profile.pair, epsilon)[0])
         assert exact <= loss.get_delta_for_epsilon(epsilon) * (1 + 1e-9) <= 1.01 * exact + 1e-12
+    epsilons = [-0.3, 0.1, 0.45]
+    alone = [loss.get_delta_for_epsilon(epsilon) for epsilon in epsilons]
+    assert_allclose(loss.get_delta_for_epsilon(epsilons), alone, atol=1e-14)
     bound = event.gdp_bound
     assert event.delta(0.3) <= math.exp(log_gaussian_delta(bound, 0.3)) * (1 + 1e-9)
 

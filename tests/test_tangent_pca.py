@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 
 from skriemdp import PrivateTangentPCA, frechet_mean
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Sphere
@@ -93,6 +94,12 @@ def test_components_of_people():
     assert abs(fit.components_[0, 0]) > 0.95
     assert fit.privacy_spent_.unit == "group"
     assert fit.privacy_spent_.public["arithmetic"] == "exact integers"
+
+
+@pytest.mark.parametrize("method", ["sample", "transform", "inverse_transform"])
+def test_nothing_comes_out_before_a_fit(method):
+    with pytest.raises(NotFittedError):
+        getattr(PrivateTangentPCA(1), method)(np.ones((1, 1)) if "transform" in method else 1)
 
 
 @pytest.mark.parametrize(
