@@ -135,6 +135,7 @@ def test_renyi_grows_with_the_order_and_ends_at_the_pure_epsilon(event):
 
 @every_event
 def test_gdp_bound_covers_the_profile(event):
+    assert event.gdp_bound is None or event.extra_delta == 0.0
     if event.gdp_bound is None:
         assert event.kind in {"approximate", "zcdp", "selection", "profile"}
         return
@@ -194,6 +195,12 @@ def test_pure_releases_add_up_at_delta_zero():
     assert event.epsilon(0.0) == pytest.approx(0.45)
     assert event.epsilon(1e-3) < 0.45
     assert PureEvent(0.3).delta(0.3) == 0.0
+
+
+def test_a_profile_that_ends_is_as_good_as_pure():
+    profile = ProfileEvent((0.0, 0.4), (0.2, 0.0))
+    assert profile.gdp_bound == PureEvent(0.4).gdp_bound
+    assert ProfileEvent((0.0,), (0.0,)).gdp_bound == 0.0
 
 
 def test_approximate_releases_have_no_epsilon_below_their_delta():

@@ -196,6 +196,14 @@ def test_verify_knows_an_earlier_head_and_no_other(budget):
             budget.verify(nonsense)
 
 
+@pytest.mark.parametrize("entries", range(1, 9))
+def test_the_first_look_at_a_ledger_begins_in_its_middle(budget, monkeypatch, entries):
+    monkeypatch.setattr(connections, "FIRST_LOOK", entries)
+    forget()
+    again = PrivacyAccountant(epsilon=4.0, path=budget.path)
+    assert again.spent == budget.spent and len(again.history) == 5
+
+
 def test_a_long_ledger_is_verified_in_pieces(tmp_path, monkeypatch):
     budget = PrivacyAccountant(path=tmp_path / "long.ledger")
     for size in range(30):

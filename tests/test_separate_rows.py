@@ -513,6 +513,12 @@ def test_the_step_that_mixes_is_named(recording_accountant):
     assert recording_accountant.spends == []
 
 
+def test_nothing_is_said_of_steps_where_other_columns_come_out():
+    steps = [FunctionTransformer(np.tanh), FunctionTransformer(MIXING_STEPS["centred"])]
+    assert not any(check.tried for check in check_steps(steps, X, width=X.shape[1] + 1))
+    assert check_steps(steps, X, width=X.shape[1])[0].fine
+
+
 def only_these(X):
     if X.shape != (N, 3):
         raise RuntimeError("other data")
