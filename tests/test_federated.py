@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -195,6 +196,14 @@ def test_small_clients_are_trained_together(inner, records, parameters, monkeypa
     monkeypatch.setattr(together, "FEW_RECORDS", 0)
     alone = model.fit(records, clients=clients).point_
     np.testing.assert_allclose(point, alone, rtol=0, atol=1e-13)
+
+
+def test_clients_that_are_trained_together_are_cut_into_blocks(monkeypatch):
+    monkeypatch.setattr(together, "_BLOCK_BYTES", 240)  # ten rows of three numbers
+    rows = {client: (4 * client, 4 * client + 4) for client in range(7)}
+    pool = SimpleNamespace(problem=SimpleNamespace(geometry=Sphere(2)), _rows=rows)
+    parts = list(together.PooledRecords._parts(pool, range(7)))
+    assert parts == [slice(0, 3), slice(3, 6), slice(6, 7)]
 
 
 @pytest.mark.parametrize("parameters", [{}, {"unit": "client"}], ids=str)
