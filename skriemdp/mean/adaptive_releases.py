@@ -216,10 +216,6 @@ def _seen(
     return *records.logarithms(center), bound
 
 
-def _held(distances: np.ndarray, radius: float) -> int:
-    return int(np.count_nonzero(distances <= radius))
-
-
 def _usual_bias(ball: GeodesicBall) -> float:
     """Usual bias of the mean of logarithms at the public centre, per coordinate."""
     if ball.geometry.is_flat:
