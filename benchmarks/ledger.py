@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import chain, connections, files
+from skriemdp.ledger import chain, files, storage
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.filters import make_filter, number
 from skriemdp.ledger.statements import note
@@ -81,7 +81,7 @@ def charges(folder):
     print(f"\n\none disk sync: {floor * 1e3:.2f} ms")
 
 
-def with_a_log(path, connect=connections._connect):
+def with_a_log(path, connect=storage._connect):
     """The ledger's own connection, but its charges wait in a write-ahead log."""
     db = connect(path)
     db.execute("PRAGMA journal_mode = WAL")
@@ -94,13 +94,13 @@ def journals(folder):
     accountants, times = {}, {"one sync": [], "journal (ours)": [], "write-ahead log": []}
     for kind in list(times)[1:]:
         accountants[kind] = PrivacyAccountant(1e6, 1e-5, os.path.join(folder, kind[:4]))
-    look, normal = files.look, connections._file
+    look, normal = files.look, storage._file
     log = accountants["write-ahead log"].path
-    connections._file = lambda path: (
-        (look(path).st_dev, look(path).st_ino) if path == log else normal(path)
+    storage._file = lambda path: (
+        (path, look(path).st_dev, look(path).st_ino) if path == log else normal(path)
     )
-    connect = connections._connect
-    connections._connect = lambda path: with_a_log(path, connect) if path == log else connect(path)
+    connect = storage._connect
+    storage._connect = lambda path: with_a_log(path, connect) if path == log else connect(path)
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for turn in range(10 * ROUNDS):
             start = time.perf_counter()
@@ -137,7 +137,7 @@ def grown(folder, entries):
 
 READ = """
 import resource, sys, time
-from skriemdp.ledger import connections
+from skriemdp.ledger import storage
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.events import GaussianEvent
 

@@ -235,16 +235,27 @@ _LAST_ONES = "FROM places p CROSS JOIN entries e ON e.id = p.last WHERE"
 
 
 class Book:
-    """The tables of a ledger within one transaction."""
+    """The tables of a ledger.
+
+    What it has read and checked it keeps for later transactions, for as long as nobody else writes.
+    """
 
     def __init__(self, db: sqlite3.Connection, path: str):
         self.db, self.path = db, path
-        # Entries that this transaction has read; none is ever changed.
-        self._read: dict[int, Entry] = {}
-        self._last: Entry | None = None
-        self._intact: set[tuple] = set()
+        self._version: tuple | None = None
+
+    def look(self) -> bool:
+        """Read again who the file is and its last entry; False if nobody else has written since."""
+        version = self._one("PRAGMA data_version")
+        if version == self._version:
+            return False
         # The key, when the file was made, and the path of the witness: they enter every digest.
         self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
+        last = self._one("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1")
+        self.head = Head(*(last or (0, "")))
+        self._places: dict[str, Dataset] = {}
+        self._version = version
+        return True
 
     def _one(self, query: str, *values: Any) -> Any:
         return self.db.execute(query, values).fetchone()
@@ -274,24 +285,10 @@ class Book:
 
     def entry(self, number: int) -> Entry:
         """The entry of this number."""
-        if number not in self._read:
-            row = self._one(f"{_ENTRY}e.id = ?", number)
-            if row is None:
-                raise Broken(f"entry {number} is missing")
-            self._read[number] = Entry._make(row)
-        return self._read[number]
-
-    @property
-    def newest(self) -> int:
-        """Number of the last entry, 0 if there is none."""
-        return 0 if self.head is None else self.head.entry
-
-    @property
-    def head(self) -> Head | None:
-        """The last entry, as it is noted."""
-        if self._last is None and (row := self._one(f"{_ENTRY}1 ORDER BY e.id DESC LIMIT 1")):
-            self._last = self._read[row[0]] = Entry._make(row)
-        return None if self._last is None else Head(self._last.id, self._last.digest)
+        row = self._one(f"{_ENTRY}e.id = ?", number)
+        if row is None:
+            raise Broken(f"entry {number} is missing")
+        return Entry._make(row)
 
     def before(self, number: int) -> str:
         """The digest of the entry before `number`."""
@@ -309,11 +306,13 @@ class Book:
 
     def place(self, name: str) -> Dataset:
         """A data set, whose last entry is intact."""
-        found = self.datasets(name)
-        if not found:
-            raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
-        self.check_entry(found[0], found[0].last)
-        return found[0]
+        if name not in self._places:
+            found = self.datasets(name)
+            if not found:
+                raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
+            self.check_entry(found[0], found[0].last)
+            self._places[name] = found[0]
+        return self._places[name]
 
     def own(self, place: Dataset, part: str) -> tuple[int, Amounts]:
         """Number and sum of the charges to one partition; nothing of the whole data set."""
@@ -393,30 +392,35 @@ class Book:
         label, note, event, unit : str
             As stored; of a new data set its name and its terms, of a split the division.
         """
-        number = self.newest + 1
-        state = (0, 0, zero, zero) if place is None else place.last.state
-        own = (0, zero) if place is None else self.own(place, part)
+        state, own = (0, 0, zero, zero), (0, zero)
+        if place is not None:
+            state, own = place.last.state, self.own(place, part)
+        number = self.head.entry + 1
         row = Entry(
             number, time or now(), kind, number if place is None else place.id, part, label, note,
             event, unit, canonical(cost), canonical(followed(kind, state, own, part, cost)), "",
         )  # fmt: skip
         made = row if place is None else place.made
-        row = row._replace(digest=digest(self.before(number), self.header, made, row))
-        for text in (note,) if event is None else (note, event):
-            self.db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
+        row = row._replace(digest=digest(self.head.digest, self.header, made, row))
+        self.db.executemany("INSERT OR IGNORE INTO texts(text) VALUES (?)", [(note,), (event,)])
         self.db.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
             "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?)",
             row,
         )
-        for where in {"", part}:
-            self.db.execute(
-                "INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (row.dataset, where, number)
-            )
-        self._last = self._read[number] = row
+        places = [(row.dataset, where, number) for where in {"", part}]
+        self.db.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", places)
+        self.head, self._places[made.label] = Head(number, row.digest), Dataset(made, row)
         return row
 
     # -- checking --
+
+    def check(self) -> None:
+        """Its tables, its counts and its last entry; before this connection relies on them."""
+        self.check_schema()
+        if number := self.check_counts():
+            row = self.entry(number)
+            self.check_entry(Dataset(self.entry(row.dataset), row), row)
 
     def check_schema(self) -> None:
         """The file has exactly the tables of the format: no trigger, view or column beside them."""
@@ -427,11 +431,8 @@ class Book:
         """An entry belongs to a data set and is intact."""
         if row.dataset != place.id:
             raise Broken(f"entry {row.id} does not belong to data set {place.name!r}")
-        if (place.made, row) in self._intact:
-            return
         if row.digest != digest(self.before(row.id), self.header, place.made, row):
             raise Broken(f"entry {row.id} or the rule of data set {place.name!r} was changed")
-        self._intact.add((place.made, row))
 
     def check_partitions(self, place: Dataset) -> None:
         """No partition is missing: their charges and the common ones are all charges."""
@@ -448,15 +449,11 @@ class Book:
         (counted,) = self._one(
             f"SELECT TOTAL(json_extract(e.after, '$[0]')) {_LAST_ONES} p.part = ''"
         )
-        if counted != self.newest:
-            raise Broken(f"its last entry is number {self.newest}, but {counted:g} were counted")
-        return self.newest
-
-    def check_head(self) -> None:
-        """The last entry is intact and counted, and belongs to a data set."""
-        if self.check_counts():
-            row = self.entry(self.newest)
-            self.check_entry(Dataset(self.entry(row.dataset), row), row)
+        if counted != self.head.entry:
+            raise Broken(
+                f"its last entry is number {self.head.entry}, but {counted:g} were counted"
+            )
+        return self.head.entry
 
     def holds(self, head: Head) -> bool:
         """Whether this is an entry; its number may be 0, for any."""
@@ -469,8 +466,8 @@ class Book:
         if seen is None or seen == self.head or self.holds(seen):
             return
         found = f"has another entry {seen.entry} than before"
-        if self.newest < seen.entry:
-            found = f"went back from entry {seen.entry} to {self.newest}"
+        if self.head.entry < seen.entry:
+            found = f"went back from entry {seen.entry} to {self.head.entry}"
         elif not seen.entry:
             found = "has no entry with the digest that was noted"
         raise BudgetError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import time
 from pathlib import Path
@@ -20,13 +21,12 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 def look(path: str, what: str = "ledger") -> os.stat_result:
     """The status of a file that must have one name only; FileNotFoundError where there is none."""
-    for pause in (0.0, 0.01, 0.1, 0.5):
-        if pause:
-            time.sleep(pause)
+    for pause in (0.01, 0.1, 0.5, 0.0):
         status = os.stat(path)
         # A ledger that is being made has two names for a moment; a folder always has several.
         if status.st_nlink <= 1 or not stat.S_ISREG(status.st_mode):
             return status
+        time.sleep(pause)
     raise BudgetError(
         f"the {what} {path!r} has a second name (a hard link): what was interrupted under one name "
         "would not be finished under the other. Remove the other name. Nothing was released."
@@ -47,8 +47,7 @@ def private_file(path: str, what: str) -> str:
 
 def refuse_network(path: str) -> None:
     """BudgetError where the file system of `path` is known to be one of a network."""
-    kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if (kind := file_system(path)) in NETWORK_FILE_SYSTEMS:
         raise BudgetError(
             f"{path!r} lies on a network file system ({kind}), where concurrent charges can be "
             "lost; put the ledger on a local disk (for ledgers without a path: set TMPDIR)."
@@ -64,16 +63,12 @@ def file_system(path: str, mounts: str | None = None) -> str:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        place = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, fields[2]
-    return kind
+    found = [(0, "")]
+    for place, kind in re.findall(r"^[^ \n]* ([^ \n]+) ([^ \n]+)", mounts, re.MULTILINE):
+        place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), place)
+        if f"{path}/".startswith(f"{place.rstrip('/')}/"):
+            found.append((len(place), kind))
+    return max(reversed(found), key=lambda each: each[0])[1]
 
 
 def sync_folder(folder: str) -> None:

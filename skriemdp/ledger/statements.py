@@ -558,11 +558,6 @@ def _plain(value: Any) -> Any:
 
 def _table(value: Any) -> np.ndarray | None:
     """Numbers as one array; None where they are something else."""
-    first = value
-    while isinstance(first, (list, tuple)) and first:
-        first = first[0]
-    if isinstance(first, str):
-        return None
     try:
         table = np.asarray(value)
     except ValueError:  # of different lengths
