@@ -116,8 +116,7 @@ class Entry(NamedTuple):
     @property
     def total(self) -> Amounts:
         """What the records that were charged most have been charged, in the whole data set."""
-        state = self.state
-        return add(state[2], state[3])
+        return add(*self.state[2:4])
 
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
@@ -166,14 +165,12 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fa
 
 def add(left: tuple, right: tuple) -> tuple:
     """Sum of two amounts, entry by entry; None (unbounded) absorbs."""
-    both = zip(left, right, strict=True)
-    return tuple([None if a is None or b is None else a + b for a, b in both])
+    return tuple([None if None in both else sum(both) for both in zip(left, right, strict=True)])
 
 
 def highest(left: tuple, right: tuple) -> tuple:
     """Larger of two amounts, entry by entry; None (unbounded) is the largest."""
-    both = zip(left, right, strict=True)
-    return tuple([None if a is None or b is None else max(a, b) for a, b in both])
+    return tuple([None if None in both else max(both) for both in zip(left, right, strict=True)])
 
 
 @functools.lru_cache(maxsize=256)
@@ -243,18 +240,17 @@ class Book:
     def __init__(self, db: sqlite3.Connection, path: str):
         self.db, self.path = db, path
         self._version: tuple | None = None
+        self._places: dict[str, Dataset] = {}
 
     def look(self) -> bool:
         """Read again who the file is and its last entry; False if nobody else has written since."""
-        version = self._one("PRAGMA data_version")
-        if version == self._version:
+        before, self._version = self._version, self._one("PRAGMA data_version")
+        if self._version == before:
             return False
         # The key, when the file was made, and the path of the witness: they enter every digest.
         self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
         last = self._one("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1")
-        self.head = Head(*(last or (0, "")))
-        self._places: dict[str, Dataset] = {}
-        self._version = version
+        self.head, self._places = Head(*(last or (0, ""))), {}
         return True
 
     def _one(self, query: str, *values: Any) -> Any:
@@ -337,7 +333,7 @@ class Book:
                 "charge one of them (its `parts`)."
             )
         if not part:
-            return Standing(place.last.total, place.charges == 0)
+            return Standing(place.last.total, place.last.state[0] == 1)
         own, (_, number, common, *_) = self.own(place, part), place.last.state
         return Standing(add(common, own[1]), number + own[0] == 0)
 
@@ -392,10 +388,8 @@ class Book:
         label, note, event, unit : str
             As stored; of a new data set its name and its terms, of a split the division.
         """
-        state, own = (0, 0, zero, zero), (0, zero)
-        if place is not None:
-            state, own = place.last.state, self.own(place, part)
-        number = self.head.entry + 1
+        number, own = self.head.entry + 1, self.own(place, part) if place else (0, zero)
+        state = place.last.state if place else (0, 0, zero, zero)
         row = Entry(
             number, time or now(), kind, number if place is None else place.id, part, label, note,
             event, unit, canonical(cost), canonical(followed(kind, state, own, part, cost)), "",

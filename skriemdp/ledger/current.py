@@ -194,11 +194,11 @@ def find(*, inherited: bool = False) -> Any:
     BudgetError
         Several blocks are open and none of them is surely meant.
     """
+    if not _open:
+        return None
     pid = os.getpid()
     with LOCK:
         blocks = [block for block in _open if (block.pid != pid) == inherited]
-    if not blocks:
-        return None
     here = [block for block in blocks if block in _context.get()]
     nearest = _nearest(blocks, sys._getframe(1))
     if nearest is not None:
@@ -226,7 +226,7 @@ _AMBIGUOUS = (
 
 def _nearest(blocks: list[Block], frame: Any) -> Block | None:
     """The innermost block of the nearest frame of this call chain that entered one."""
-    while blocks and frame is not None:
+    while frame is not None:
         for block in reversed(blocks):
             if block.frame is frame:
                 return block

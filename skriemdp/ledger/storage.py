@@ -110,10 +110,8 @@ class Ledger:
     def temporary(cls, first: tuple) -> Ledger:
         """Make a ledger in this process's private folder (mode 0700), removed when it exits."""
         key = secrets.token_hex(16)
-        with LOCK:
-            path = os.path.join(private_folder(), f"{key}.ledger")
-            with explained(path):
-                _keep(_made(path, "PERSIST", key, "", first))
+        with LOCK, explained(path := os.path.join(private_folder(), f"{key}.ledger")):
+            _keep(_made(path, "PERSIST", key, "", first))
         return cls(path, key)
 
     @contextlib.contextmanager
@@ -137,8 +135,6 @@ class Ledger:
                     f"{self.path!r} is not the ledger that this accountant was made for: the file "
                     "was replaced. Restore the original; its charges are part of the guarantee."
                 )
-            book.check_held(_marks.get(key))
-            _marks[key] = book.head
             if witness_path and begin != "BEGIN":
                 check_witness(book, witness_path)
             yield book
@@ -169,8 +165,10 @@ class Ledger:
 
     def remember(self, head: Head | None) -> None:
         """Remember an entry: a file with this key that lacks it is refused from now on."""
-        if head is not None and (self.seen is None or self.seen.entry < head.entry):
-            _marks[self.key] = head
+        with LOCK:
+            if head is not None and (self.seen is None or self.seen.entry < head.entry):
+                _marks[self.key] = head
+                close()  # what is looked at next is held against it
 
     def datasets(self) -> list[Dataset]:
         """All data sets and their parts, in the order of their creation."""
@@ -321,7 +319,10 @@ def _recognise(book: Book, state: tuple) -> None:
         for row in book.rows(again.start):
             again.take(row)
         again.finish(book)
-    elsewhere = _places.get(book.header[0], path)
+    key = book.header[0]
+    book.check_held(_marks.get(key))
+    _marks[key] = book.head
+    elsewhere = _places.get(key, path)
     if elsewhere != path and os.path.lexists(elsewhere):
         raise BudgetError(
             f"{path!r} is a copy of the ledger {elsewhere!r}, which this process uses already: a "
@@ -400,15 +401,13 @@ def check_pages(book: Book) -> None:
         raise BudgetError(_CORRUPT.format(path=book.path))
 
 
+# Used under the lock of this process.
+_OPEN: Any = {"uri": True, "isolation_level": None, "check_same_thread": False}
+
+
 def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
     """An existing SQLite file, for reading and writing ("ro": reading), with nothing checked."""
-    return sqlite3.connect(
-        f"{Path(path).as_uri()}?mode={mode}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,  # used under the lock of this process
-    )
+    return sqlite3.connect(f"{Path(path).as_uri()}?mode={mode}", timeout=BUSY_SECONDS, **_OPEN)
 
 
 def _made(path: str, journal: str, key: str, witness_path: str, first: tuple) -> Book:
@@ -541,9 +540,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _real(path: str | Path) -> str:
-    path = os.fsdecode(path)
-    with explained(path):
-        return os.path.realpath(path)
+    with explained(os.fsdecode(path)):
+        return os.path.realpath(os.fsdecode(path))
 
 
 # -- reading without writing -----------------------------------------------------------------------
