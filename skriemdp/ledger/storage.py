@@ -28,7 +28,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skriemdp.ledger import chain, files, witness
+from skriemdp.ledger import chain, files
 from skriemdp.ledger.chain import Amounts, Book, Broken, Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.statements import plain_facts
@@ -86,7 +86,7 @@ class Ledger:
         seen_by = "" if witness_path is None else _real(witness_path)
         with LOCK, explained(path):
             if seen_by:
-                witness.create(seen_by, key)
+                files.begin_witness(seen_by, key)
             try:
                 book = _made(draft, "DELETE", key, seen_by, first)
                 book.db.close()
@@ -103,7 +103,7 @@ class Ledger:
                     os.unlink(draft)
             files.sync_folder(folder)
             if seen_by:
-                witness.note(seen_by, book.head)
+                files.note_witness(seen_by, book.head)
         return cls(path, key)
 
     @classmethod
@@ -142,7 +142,7 @@ class Ledger:
             _keep(book)
             undone.pop_all()
             if witness_path and book.head != before:
-                witness.note(witness_path, book.head)
+                files.note_witness(witness_path, book.head)
 
     def writing(self) -> contextlib.AbstractContextManager[Book]:
         """One durable transaction; leaving it without an exception means it is on disk."""
@@ -295,7 +295,7 @@ def looking(path: str) -> Iterator[Book]:
 
 def check_witness(book: Book, path: str) -> None:
     """The file holds the newest entry that its witness file, or a copy of that, has noted."""
-    book.check_held(witness.newest(path, book.header[0]))
+    book.check_held(files.newest_of_witness(path, book.header[0]))
 
 
 def _recognise(book: Book, state: tuple) -> None:
@@ -398,7 +398,7 @@ def _check_format(db: sqlite3.Connection, path: str) -> None:
 def check_pages(book: Book) -> None:
     """SQLite's own check of the file."""
     if book.db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise BudgetError(_CORRUPT.format(path=book.path))
+        raise BudgetError(_CORRUPT.format(f"the ledger {book.path!r}"))
 
 
 # Used under the lock of this process.
@@ -429,31 +429,29 @@ def _made(path: str, journal: str, key: str, witness_path: str, first: tuple) ->
 
 
 _CORRUPT = (
-    "the ledger {path!r} is damaged or is not a ledger. Restore it from a backup; starting afresh "
-    "would forget what was spent."
+    "{} is damaged or is not a ledger. Restore it from a backup; starting afresh would forget what "
+    "was spent."
 )
 _EXPLANATIONS = {
-    sqlite3.SQLITE_BUSY: "the ledger {path!r} stayed locked for "
-    f"{BUSY_SECONDS:.0f} s by another process; find the process that holds it.",
-    sqlite3.SQLITE_FULL: "the disk of the ledger {path!r} is full; free some space.",
-    sqlite3.SQLITE_READONLY: "the ledger {path!r} is read-only here; make the file and its folder "
-    "writable.",
-    sqlite3.SQLITE_CANTOPEN: "the ledger {path!r} cannot be opened for writing; check the "
-    "permissions of the file and its folder.",
+    sqlite3.SQLITE_BUSY: f"{{}} stayed locked for {BUSY_SECONDS:.0f} s by another process; find "
+    "the process that holds it.",
+    sqlite3.SQLITE_FULL: "the disk of {} is full; free some space.",
+    sqlite3.SQLITE_READONLY: "{} is read-only here; make the file and its folder writable.",
+    sqlite3.SQLITE_CANTOPEN: "{} cannot be opened for writing; check the permissions of the file "
+    "and its folder.",
     sqlite3.SQLITE_CORRUPT: _CORRUPT,
     sqlite3.SQLITE_NOTADB: _CORRUPT,
-    sqlite3.SQLITE_IOERR: "writing the ledger {path!r} failed (input/output error or file size "
-    "limit); check its disk.",
+    sqlite3.SQLITE_IOERR: "writing {} failed (input/output error or file size limit); check its "
+    "disk.",
 }
 # A charge was interrupted, and undoing it needs to write; or nobody can tell.
 _UNFINISHED = (
-    "the ledger {path!r} holds an unfinished charge and is read-only here; open it once where the "
-    "file and its folder are writable."
+    "{} holds an unfinished charge and is read-only here; open it once where the file and its "
+    "folder are writable."
 )
 _HIDDEN = (
-    "the journal of the ledger {path!r} may not be read here, so whether a charge is unfinished "
-    "cannot be seen; let its owner give {path}-journal the permissions of the ledger (chmod), or "
-    "charge once, which does it."
+    "the journal of {} may not be read here, so whether a charge is unfinished cannot be seen; let "
+    "its owner give it the permissions of the ledger (chmod), or charge once, which does it."
 )
 
 
@@ -464,23 +462,20 @@ def explained(path: str) -> Iterator[None]:
         yield
     except BudgetError:
         raise
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None) or 0
-        message = _EXPLANATIONS.get(code & 0xFF, "the ledger {path!r} cannot be used.")
-        if code == sqlite3.SQLITE_READONLY_ROLLBACK:
-            journal = f"{path}-journal"
-            hidden = os.path.lexists(journal) and not os.access(journal, os.R_OK)
-            message = _HIDDEN if hidden else _UNFINISHED
-        raise BudgetError(
-            f"{message.format(path=path)} Nothing was released. (SQLite: {error})"
-        ) from error
     except Exception as error:
-        what = f"cannot be read ({type(error).__name__}: {error})"
-        if isinstance(error, Broken):
-            what = f"does not add up: {error}. It was changed, or a part of it was lost"
-        raise BudgetError(
-            f"the ledger {path!r} {what}. Restore the newest good copy. Nothing was released."
-        ) from error
+        named, end = f"the ledger {path!r}", "Restore the newest good copy. Nothing was released."
+        if isinstance(error, sqlite3.Error):
+            code, journal = getattr(error, "sqlite_errorcode", None) or 0, f"{path}-journal"
+            said = _EXPLANATIONS.get(code & 0xFF, "{} cannot be used.")
+            if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+                hidden = os.path.lexists(journal) and not os.access(journal, os.R_OK)
+                said = _HIDDEN if hidden else _UNFINISHED
+            said, end = said.format(named), f"Nothing was released. (SQLite: {error})"
+        elif isinstance(error, Broken):
+            said = f"{named} does not add up: {error}. It was changed, or a part of it was lost."
+        else:
+            said = f"{named} cannot be read ({type(error).__name__}: {error})."
+        raise BudgetError(f"{said} {end}") from error
 
 
 _folder: tuple[int, str] | None = None
