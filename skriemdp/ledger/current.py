@@ -138,18 +138,13 @@ def _default_accountant() -> PrivacyAccountant:
 
 
 class Block:
-    """One open ``with`` block."""
+    """One open ``with`` block; without a frame, one that was left."""
 
     __slots__ = ("frame", "handle", "outer", "pid")
 
     def __init__(self, handle: Any, frame: Any, outer: Block | None):
         self.handle, self.frame, self.outer = handle, frame, outer
         self.pid = os.getpid()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the block was not left yet."""
-        return self.frame is not None
 
     def inside(self, other: Block) -> bool:
         """Whether `other` is one of the blocks around this one."""
@@ -168,7 +163,7 @@ def enter(handle: Any, frame: Any) -> None:
     with LOCK:
         block = Block(handle, frame, _nearest(_open, frame))
         _open.append(block)
-    _context.set((*(known for known in _context.get() if known.is_open), block))
+    _context.set((*(known for known in _context.get() if known.frame), block))
 
 
 def leave(handle: Any, frame: Any) -> None:

@@ -510,7 +510,11 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
         if (size := event.rough_size) != math.inf:
             _check_size("the size", size)
         return ((),)
-    pure = _pure_epsilon(event)
+    pure: float | None = event.renyi(math.inf)
+    if pure == math.inf:
+        pure = None
+    else:
+        _check_size("the pure epsilon", pure)
     if rule.kind == "sum":
         return _pairs(rule, event, at, pure)
     rho = math.inf if rule.order is None else event.renyi(rule.order)
@@ -565,14 +569,6 @@ def _smallest_share(rule: Filter, event: Event, high: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def _pure_epsilon(event: Event) -> float | None:
-    bound = event.renyi(math.inf)
-    if bound == math.inf:
-        return None
-    _check_size("the pure epsilon", bound)
-    return bound
 
 
 def _check_size(name: str, value: Any) -> None:
