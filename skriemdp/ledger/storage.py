@@ -136,7 +136,7 @@ class Ledger:
                     "was replaced. Restore the original; its charges are part of the guarantee."
                 )
             if witness_path and begin != "BEGIN":
-                check_witness(book, witness_path)
+                _check_noted(book, witness_path)
             yield book
             book.db.execute("COMMIT")
             _keep(book)
@@ -148,15 +148,15 @@ class Ledger:
         """One durable transaction; leaving it without an exception means it is on disk."""
         return self.reading("BEGIN IMMEDIATE")
 
-    def open_dataset(self, *asked: Any) -> Dataset:
-        """A data set; the first call with a name, a filter, its zero and a unit fixes them."""
+    def open_dataset(self, name: str, *rule: Any) -> Dataset:
+        """A data set; the first call with a filter, its zero and a unit fixes them."""
         with self.reading() as book:
-            if not asked[1:] or book.datasets(asked[0]):
-                return book.place(asked[0])
+            if not rule or book.datasets(name):
+                return book.place(name)
         with self.writing() as book:
-            if not book.datasets(asked[0]):
-                book.add_dataset(*asked)
-            return book.place(asked[0])
+            if not book.datasets(name):
+                book.add_dataset(name, *rule)
+            return book.place(name)
 
     @property
     def seen(self) -> Head | None:
@@ -247,7 +247,7 @@ class Ledger:
         noted = None if head is None else Head.noted(head)
         with self.reading() as book:
             if book.header[2]:
-                check_witness(book, book.header[2])
+                _check_noted(book, book.header[2])
             book.check_held(noted)
         if problems := read(self.path).problems:
             raise BudgetError(
@@ -293,7 +293,7 @@ def looking(path: str) -> Iterator[Book]:
             yield book
 
 
-def check_witness(book: Book, path: str) -> None:
+def _check_noted(book: Book, path: str) -> None:
     """The file holds the newest entry that its witness file, or a copy of that, has noted."""
     book.check_held(files.newest_of_witness(path, book.header[0]))
 
@@ -614,7 +614,7 @@ def read(
                 if again is not None:
                     _note(problems, again.finish, book)
                 if witness_path:
-                    _note(problems, check_witness, book, witness_path)
+                    _note(problems, _check_noted, book, witness_path)
                 _note(problems, book.check_held, noted)
                 head = book.head if book.head.entry else None
                 break
