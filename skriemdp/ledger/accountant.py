@@ -14,23 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from skriemdp._validation import check_count, check_option, check_positive
-from skriemdp.ledger import current
-from skriemdp.ledger.chain import CHARGED, Head, Standing
+from skriemdp.ledger import current, statements
+from skriemdp.ledger.chain import CHARGED, Standing
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import KINDS, Filter, Remaining, divide, make_filter
-from skriemdp.ledger.statements import (
-    Ask,
-    BudgetExceededError,
-    History,
-    LedgerTotal,
-    Spend,
-    charge_lists,
-    note,
-    refusal,
-    spend_of,
-    summary_lines,
-    total_epsilon,
-)
+from skriemdp.ledger.statements import BudgetExceededError, History, LedgerTotal, Spend
 from skriemdp.ledger.storage import Ledger, is_own
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
@@ -427,7 +415,7 @@ class PrivacyAccountant:
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
         params = dict(zip(("epsilon", "delta"), at or (), strict=False)) | said | (params or {})
-        unit, text = str(params.get("unit", "record")), note(params, facts or {})
+        unit, text = str(params.get("unit", "record")), statements.note(params, facts or {})
         # A ledger without a ceiling promises nothing; it lists every charge with its unit.
         if rule.limits is not None or self.unit != "record":
             check_protects(self.unit, unit, self._where(), params.get("clients_per_person") == 1)
@@ -442,8 +430,8 @@ class PrivacyAccountant:
                     note=text, event=stored, unit=unit,
                 )  # fmt: skip
         if cost is None:
-            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
-        return spend_of(row, self._dataset)
+            raise self._refusal(statements.Ask(event, at, 1, unit, gaussian), standing)
+        return statements.spend_of(row, self._dataset)
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""
@@ -459,7 +447,7 @@ class PrivacyAccountant:
         _read(event)
         at = _pair(event, at)
         if self._count(event, at) < n_fits:
-            raise self._refusal(Ask(event, at, n_fits), self._standing())
+            raise self._refusal(statements.Ask(event, at, n_fits), self._standing())
 
     def _count(self, event: Event, at: tuple[float, float] | None) -> int | float:
         rule, costs = self._prepare(event, at)
@@ -486,9 +474,9 @@ class PrivacyAccountant:
             rule.fills(event)
         return rule, costs
 
-    def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
+    def _refusal(self, ask: statements.Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
-        return refusal(self._where(), self._filter, standing, ask, divisible)
+        return statements.refusal(self._where(), self._filter, standing, ask, divisible)
 
     def _where(self) -> str:
         part = f", partition {self._partition!r}," if self._partition else ""
@@ -521,7 +509,7 @@ class PrivacyAccountant:
             with self._ledger.reading() as book:
                 tallies.append(book.tallies(book.place(name), self._partition))
         entries = sum(sum(found.values()) for found in tallies)
-        epsilon = total_epsilon(charge_lists(tallies, alone), self.delta)
+        epsilon = statements.total_epsilon(statements.charge_lists(tallies, alone), self.delta)
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
     def remaining(
@@ -581,7 +569,8 @@ class PrivacyAccountant:
 
     def summary(self) -> str:
         """What was charged, by whom, what remains, and under which conditions; shows no data."""
-        return "\n".join(f"{name + ':':<12}{value}" for name, value in summary_lines(self))
+        lines = statements.summary_lines(self)
+        return "\n".join(f"{name + ':':<12}{value}" for name, value in lines)
 
     __str__ = summary
 
@@ -630,14 +619,7 @@ class PrivacyAccountant:
         current.leave(self, sys._getframe(1))
 
 
-def _revived(
-    cls: type[PrivacyAccountant],
-    path: str,
-    key: str,
-    dataset: str,
-    partition: str,
-    seen: Head | None,
-) -> PrivacyAccountant:
+def _revived(cls: Any, path: str, key: str, dataset: str, partition: str, seen: Any) -> Any:
     ledger = Ledger(path, key)
     ledger.remember(seen)
     return cls._handle(ledger, dataset, partition)
