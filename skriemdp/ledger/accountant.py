@@ -414,7 +414,8 @@ class PrivacyAccountant:
             raise ValueError(f"label must have at most {_LONGEST_LABEL} characters; shorten it.")
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
-        params = dict(zip(("epsilon", "delta"), at or (), strict=False)) | said | (params or {})
+        pair = dict(zip(("epsilon", "delta"), at or (), strict=False))
+        params = {**pair, **said, **(params or {})}
         unit, text = str(params.get("unit", "record")), statements.note(params, facts or {})
         # A ledger without a ceiling promises nothing; it lists every charge with its unit.
         if rule.limits is not None or self.unit != "record":
