@@ -172,6 +172,13 @@ def test_every_edit_is_noticed_and_restores_nothing(budget, what, process):
                 use()
 
 
+@pytest.mark.parametrize("what", ["trigger", "view", "index", "column", "data set deleted"])
+def test_a_charge_looks_at_what_others_wrote(budget, what):
+    edit(budget.path, EDITS[what])
+    with pytest.raises(BudgetError, match="does not add up"):
+        budget.spend(SMALL)
+
+
 def test_a_sound_ledger_is_not_refused(budget):
     for _ in range(2):
         budget.verify()
@@ -266,6 +273,18 @@ def test_an_old_backup_is_noticed_by_a_new_process_with_a_pickle(budget, tmp_pat
     assert "went back" in child(script, tmp_path / "pickle").stdout
     forget()
     PrivacyAccountant(path=budget.path).spend(SMALL)  # without a memory it cannot be known
+
+
+def test_what_the_sender_of_a_pickle_has_seen_counts_at_once(budget, tmp_path):
+    copy(budget.path, tmp_path / "backup")
+    budget.spend(LARGE)
+    sent = pickle.dumps(budget)
+    copy(tmp_path / "backup", budget.path)
+    forget()
+    again = PrivacyAccountant(path=budget.path)  # whose connection is kept
+    pickle.loads(sent)
+    with pytest.raises(BudgetError, match="went back"):
+        again.spend(SMALL)
 
 
 def test_another_history_of_the_same_length_is_noticed(budget, tmp_path):
