@@ -310,15 +310,10 @@ def _recognise(book: Book, state: tuple) -> None:
             # Whoever may read the ledger may see in its journal that no charge is unfinished.
             os.chmod(f"{path}-journal", stat.S_IMODE(os.stat(path).st_mode))
         check_pages(book)
-    book.check()
-    if new:
-        for place in book.datasets():
-            book.check_entry(place, place.last)
-            book.check_partitions(place)
-        again = chain.Replay(book, max(book.head.entry - FIRST_LOOK + 1, 1))
-        for row in book.rows(again.start):
-            again.take(row)
-        again.finish(book)
+    book.check(FIRST_LOOK if new else 1)
+    for place in book.datasets() if new else ():
+        book.check_entry(place, place.last)
+        book.check_partitions(place)
     key = book.header[0]
     book.check_held(_marks.get(key))
     _marks[key] = book.head
