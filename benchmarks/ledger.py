@@ -2,7 +2,6 @@
 
     python benchmarks/ledger.py              milliseconds per charge at 10 and 10,000 entries
     python benchmarks/ledger.py --filters    share of a ceiling that each filter admits
-    python benchmarks/ledger.py --journals   the same charges with a write-ahead log, for comparison
     python benchmarks/ledger.py --long       a ledger of a million entries: time and memory to read
 
 A charge is one synced transaction, so the disk's own sync is measured beside it, in turns.
@@ -20,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import chain, connections, files
+from skriemdp.ledger import chain
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.filters import make_filter, number
 from skriemdp.ledger.statements import note
@@ -81,42 +80,6 @@ def charges(folder):
     print(f"\n\none disk sync: {floor * 1e3:.2f} ms")
 
 
-def with_a_log(path, connect=connections._connect):
-    """The ledger's own connection, but its charges wait in a write-ahead log."""
-    db = connect(path)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    return db
-
-
-def journals(folder):
-    """The kept journal and the log take turns; nothing else differs."""
-    accountants, times = {}, {"one sync": [], "journal (ours)": [], "write-ahead log": []}
-    for kind in list(times)[1:]:
-        accountants[kind] = PrivacyAccountant(1e6, 1e-5, os.path.join(folder, kind[:4]))
-    look, normal = files.look, connections._file
-    log = accountants["write-ahead log"].path
-    connections._file = lambda path: (
-        (look(path).st_dev, look(path).st_ino) if path == log else normal(path)
-    )
-    connect = connections._connect
-    connections._connect = lambda path: with_a_log(path, connect) if path == log else connect(path)
-    with tempfile.NamedTemporaryFile(dir=folder) as file:
-        for turn in range(10 * ROUNDS):
-            start = time.perf_counter()
-            os.pwrite(file.fileno(), os.urandom(4096), 0)
-            os.fdatasync(file.fileno())
-            times["one sync"].append(time.perf_counter() - start)
-            for kind, accountant in accountants.items():
-                times[kind].append(spend_time(accountant, [GaussianEvent(1e3 + turn)]))
-    print("| | ms, median | 90 % | best |")
-    print("|---|---|---|---|")
-    for kind, seconds in times.items():
-        low = statistics.quantiles(seconds, n=10)
-        numbers = (statistics.median(seconds), low[-1], min(seconds))
-        print(f"| {kind} | " + " | ".join(f"{1e3 * number:.2f}" for number in numbers) + " |")
-
-
 def grown(folder, entries):
     """A ledger with so many charges of 50 kinds, written in one transaction."""
     budget = PrivacyAccountant(1e9, 1e-5, os.path.join(folder, "long.ledger"))
@@ -137,7 +100,6 @@ def grown(folder, entries):
 
 READ = """
 import resource, sys, time
-from skriemdp.ledger import connections
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.events import GaussianEvent
 
@@ -197,7 +159,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--filters", action="store_true")
     parser.add_argument("--folder", help="where ledgers are made (default: the temporary folder)")
-    parser.add_argument("--journals", action="store_true")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--entries", type=int, default=10**6, help="entries of --long")
     options = parser.parse_args()
@@ -205,9 +166,7 @@ if __name__ == "__main__":
         admitted()
     else:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            if options.journals:
-                journals(folder)
-            elif options.long:
+            if options.long:
                 long_ledger(folder, options.entries)
             else:
                 charges(folder)

@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).with_name("faulty_disk.c")
 SCRIPT = """
 import ctypes, json, os, random, sys
-from skriemdp.ledger import connections
+from skriemdp.ledger import storage
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.privacy.events import PureEvent
 
@@ -145,14 +145,14 @@ for mode in (ERROR, HALF):
             report["raw"] += [] if known else [text]
 
 # The same power cuts where nothing is synced: they must be seen to lose charges.
-def careless(path, connect=connections._connect):
+def careless(path, connect=storage._connect):
     db = connect(path)
     db.execute("PRAGMA synchronous = OFF")
     return db
 
 
 handle, kept = ledger("control.ledger"), dict(report)
-connections._connect, report["lost"] = careless, 0
+storage._connect, report["lost"] = careless, 0
 try:
     for at in range(points // 2, points + 1):
         cut(handle, handle.path.encode(), at, at)

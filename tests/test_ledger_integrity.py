@@ -22,7 +22,7 @@ import pytest
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask
-from skriemdp.ledger import chain, connections, files, storage
+from skriemdp.ledger import chain, files, storage
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.current import active_accountant_token
 from skriemdp.privacy.events import PureEvent
@@ -33,9 +33,10 @@ LARGE = PureEvent(0.5)
 
 def forget():
     """Make this process see every ledger for the first time, as a new one would."""
-    connections._marks.clear()
-    connections._places.clear()
-    connections._looked_through.clear()
+    storage.close()
+    storage._marks.clear()
+    storage._places.clear()
+    storage._looked_through.clear()
 
 
 def child(script, *arguments, check=True):
@@ -171,6 +172,13 @@ def test_every_edit_is_noticed_and_restores_nothing(budget, what, process):
                 use()
 
 
+@pytest.mark.parametrize("what", ["trigger", "view", "index", "column", "data set deleted"])
+def test_a_charge_looks_at_what_others_wrote(budget, what):
+    edit(budget.path, EDITS[what])
+    with pytest.raises(BudgetError, match="does not add up"):
+        budget.spend(SMALL)
+
+
 def test_a_sound_ledger_is_not_refused(budget):
     for _ in range(2):
         budget.verify()
@@ -198,7 +206,7 @@ def test_verify_knows_an_earlier_head_and_no_other(budget):
 
 @pytest.mark.parametrize("entries", range(1, 9))
 def test_the_first_look_at_a_ledger_begins_in_its_middle(budget, monkeypatch, entries):
-    monkeypatch.setattr(connections, "FIRST_LOOK", entries)
+    monkeypatch.setattr(storage, "FIRST_LOOK", entries)
     forget()
     again = PrivacyAccountant(epsilon=4.0, path=budget.path)
     assert again.spent == budget.spent and len(again.history) == 5
@@ -265,6 +273,18 @@ def test_an_old_backup_is_noticed_by_a_new_process_with_a_pickle(budget, tmp_pat
     assert "went back" in child(script, tmp_path / "pickle").stdout
     forget()
     PrivacyAccountant(path=budget.path).spend(SMALL)  # without a memory it cannot be known
+
+
+def test_what_the_sender_of_a_pickle_has_seen_counts_at_once(budget, tmp_path):
+    copy(budget.path, tmp_path / "backup")
+    budget.spend(LARGE)
+    sent = pickle.dumps(budget)
+    copy(tmp_path / "backup", budget.path)
+    forget()
+    again = PrivacyAccountant(path=budget.path)  # whose connection is kept
+    pickle.loads(sent)
+    with pytest.raises(BudgetError, match="went back"):
+        again.spend(SMALL)
 
 
 def test_another_history_of_the_same_length_is_noticed(budget, tmp_path):
@@ -493,7 +513,7 @@ def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():
     error.sqlite_errorcode = sqlite3.SQLITE_READONLY_ROLLBACK
     with (
         pytest.raises(BudgetError, match="open it once where"),
-        connections.explained("a.ledger"),
+        storage.explained("a.ledger"),
     ):
         raise error
 
@@ -606,8 +626,6 @@ def test_a_child_that_hangs_in_foreign_code_ends_at_sigterm():
 
 
 def test_history_is_read_as_it_is_asked(monkeypatch, tmp_path):
-    from skriemdp.ledger import storage
-
     budget = PrivacyAccountant(path=tmp_path / "long.ledger")
     expected = []
     for index in range(23):
@@ -631,8 +649,6 @@ def test_history_is_read_as_it_is_asked(monkeypatch, tmp_path):
 
 
 def test_a_long_history_needs_little_memory(monkeypatch, tmp_path):
-    from skriemdp.ledger import storage
-
     budget = PrivacyAccountant(path=tmp_path / "long.ledger")
     with budget._ledger.writing() as book:
         for _ in range(400):

@@ -27,9 +27,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.ledger import connections as ledger
 from skriemdp.ledger import files
+from skriemdp.ledger import storage as ledger
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger.chain import Book
 from skriemdp.ledger.current import current_accountant
 from skriemdp.ledger.files import file_system
 from skriemdp.ledger.filters import number
@@ -182,6 +183,23 @@ def test_a_connection_is_kept_while_nobody_else_writes(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and ledger._kept is None
     accountant.spend(SMALL)
     assert len(accountant.history) == 5
+
+
+def test_a_charge_of_another_process_is_seen_where_the_clock_is_coarse(tmp_path, monkeypatch):
+    """What a connection has read is dropped where another one wrote, whatever the file's times."""
+    monkeypatch.setattr(ledger, "_STATE", lambda status: (status.st_dev, status.st_ino))
+    accountant = PrivacyAccountant(path=tmp_path / "a.ledger")
+    accountant.spend(SMALL)
+    kept = ledger._kept[0]
+    with sqlite3.connect(accountant.path, isolation_level=None) as db:
+        book = Book(db, accountant.path)
+        book.look()
+        row = book.append(book.place("default"), "charged", event="{}")
+    assert accountant.spend(SMALL).entry == row.id + 1 == 4 and ledger._kept[0] is kept
+    with sqlite3.connect(accountant.path, isolation_level=None) as db:
+        db.execute("UPDATE entries SET label = 'x' WHERE id = 4")
+    with pytest.raises(BudgetError, match="entry 4 .* was changed"):
+        accountant.spend(SMALL)
 
 
 def test_forking_among_busy_threads_loses_nothing():
@@ -632,7 +650,7 @@ def test_charges_are_synced_and_leave_no_log(tmp_path):
     fleeting = PrivacyAccountant()  # removed with this process, which no power failure survives
     for accountant, level in ((kept, 3), (fleeting, 0)):  # EXTRA: also the journal's end; OFF
         accountant.spend(SMALL)
-        with ledger.writing(accountant.path, "") as book:
+        with accountant._ledger.writing() as book:
             assert book.db.execute("PRAGMA synchronous").fetchone() == (level,)
             assert book.db.execute("PRAGMA journal_mode").fetchone() == ("persist",)
         assert not os.path.exists(accountant.path + "-wal")
@@ -642,12 +660,12 @@ def test_another_process_syncs_what_it_charges_to_a_ledger_without_a_path():
     accountant = PrivacyAccountant()
     script = """
         import sys
-        from skriemdp.ledger import connections
+        from skriemdp.ledger.storage import Ledger
         from skriemdp.ledger.accountant import PrivacyAccountant
         from skriemdp.privacy.events import PureEvent
         accountant = PrivacyAccountant(path=sys.argv[1])
         accountant.spend(PureEvent(0.001))
-        with connections.writing(accountant.path, "") as book:
+        with Ledger(accountant.path).writing() as book:
             print(book.db.execute("PRAGMA synchronous").fetchone()[0])
     """
     assert run(script, accountant.path) == "3"

@@ -1,11 +1,14 @@
 """A budget says whom it protects, and refuses what protects less."""
 
+import sqlite3
+
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
+from skriemdp.ledger import storage
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.storage import Ledger
 from skriemdp.ledger.units import PRESENT, UNITS
@@ -51,43 +54,39 @@ def test_parts_and_other_data_sets_protect_the_same_and_files_remember(tmp_path)
         PrivacyAccountant(path=path, unit="record")
 
 
-def while_it_is_made(monkeypatch, moment, other):
-    """Let `other` run once, at the `moment` ("file" or "rule") when another process is faster."""
-    create, open_dataset = Ledger.create.__func__, Ledger.open_dataset
-    waiting = [other]
+def while_it_is_made(monkeypatch, other):
+    """Let `other` run once, where another process is faster."""
+    create, waiting = Ledger.create.__func__, [other]
 
-    def created(cls, path, witness=None):
-        if moment == "file" and waiting:
+    def created(cls, path, *rest):
+        if waiting:
             waiting.pop()(path)
-        return create(cls, path, witness)
-
-    def opened(self, *args, **kwargs):
-        if moment == "rule" and waiting:
-            waiting.pop()(self.path)
-        return open_dataset(self, *args, **kwargs)
+        return create(cls, path, *rest)
 
     monkeypatch.setattr(Ledger, "create", classmethod(created))
-    monkeypatch.setattr(Ledger, "open_dataset", opened)
 
 
-@pytest.mark.parametrize("moment", ["file", "rule"])
 def test_a_ledger_that_another_process_makes_first_keeps_the_unit_that_was_asked(
-    tmp_path, monkeypatch, moment
+    tmp_path, monkeypatch
 ):
     path = tmp_path / "race.ledger"
-    while_it_is_made(monkeypatch, moment, lambda path: PrivacyAccountant(1.0, path=path))
+    while_it_is_made(monkeypatch, lambda path: PrivacyAccountant(1.0, path=path))
     with pytest.raises(BudgetError, match="each record, .*unit='group'"):
         PrivacyAccountant(1.0, path=path, unit="group")
     assert PrivacyAccountant(path=path).unit == "record"
     path = tmp_path / "second.ledger"
-    while_it_is_made(monkeypatch, moment, lambda path: PrivacyAccountant(1.0, path=path))
+    while_it_is_made(monkeypatch, lambda path: PrivacyAccountant(1.0, path=path))
     assert PrivacyAccountant(1.0, path=path, unit="record").unit == "record"
 
 
 def test_a_file_without_its_first_data_set_gets_the_unit_that_was_asked(tmp_path):
-    """Another process made the file, and was not yet, or never, back to fix the rule."""
+    """An earlier version made the file, and was killed before it fixed the rule."""
     path = tmp_path / "begun.ledger"
-    Ledger.create(path)
+    PrivacyAccountant(1.0, path=path)
+    storage.close()
+    storage._marks.clear()
+    with sqlite3.connect(path) as db:
+        db.executescript("DELETE FROM places; DELETE FROM entries")
     assert PrivacyAccountant(1.0, path=path, unit="group").unit == "group"
     assert PrivacyAccountant(path=path).unit == "group"
 
@@ -96,7 +95,7 @@ def test_a_ledger_that_another_process_makes_first_has_the_witness_that_was_aske
     tmp_path, monkeypatch
 ):
     path = tmp_path / "race.ledger"
-    while_it_is_made(monkeypatch, "file", lambda path: PrivacyAccountant(1.0, path=path))
+    while_it_is_made(monkeypatch, lambda path: PrivacyAccountant(1.0, path=path))
     with pytest.raises(BudgetError, match="made with no witness file"):
         PrivacyAccountant(1.0, path=path, witness=tmp_path / "witness")
 

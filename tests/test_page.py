@@ -25,7 +25,7 @@ from sklearn.base import clone
 from test_estimators import AROUND, ESTIMATORS, data
 
 import skriemdp
-from skriemdp.ledger import chain, connections
+from skriemdp.ledger import chain, storage
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.statements import plain_facts
 from skriemdp.ledger.units import PRESENT
@@ -531,8 +531,8 @@ def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
     budget = varied(tmp_path / "a.ledger")
     script = """
         import os, signal, sys
-        from skriemdp.ledger import connections
-        db = connections.open_file(sys.argv[1])
+        from skriemdp.ledger import storage
+        db = storage.open_file(sys.argv[1])
         db.execute("PRAGMA journal_mode = PERSIST")
         db.execute("PRAGMA cache_size = 1")
         db.execute("BEGIN IMMEDIATE")
@@ -564,11 +564,9 @@ def test_a_rule_of_another_version_is_unreadable(tmp_path, capsys):
 
 def test_reading_while_others_charge(tmp_path, monkeypatch):
     """Pages of the file come from different moments; what is said is the last one."""
-    from skriemdp.ledger import storage
-
     budget = charge_often(tmp_path / "a.ledger", 50)
     monkeypatch.setattr(storage, "PAGE", 10)
-    looking, left = connections.looking, [3]
+    looking, left = storage.looking, [3]
 
     def interrupted(path):
         if left[0]:
@@ -576,7 +574,7 @@ def test_reading_while_others_charge(tmp_path, monkeypatch):
             budget.spend(PureEvent(1e-3))
         return looking(path)
 
-    monkeypatch.setattr(connections, "looking", interrupted)
+    monkeypatch.setattr(storage, "looking", interrupted)
     facts = gather(budget.path)
     assert facts.findings == [] and facts.accounts[0].count == 53
     assert facts.accounts[0].used == budget.remaining().used

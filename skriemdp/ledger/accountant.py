@@ -13,31 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from skriemdp._validation import (
-    check_count,
-    check_fraction,
-    check_nonnegative,
-    check_option,
-    check_positive,
-)
-from skriemdp.ledger import connections, current
-from skriemdp.ledger.chain import CHARGED, Head, Standing
+from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp.ledger import current, statements
+from skriemdp.ledger.chain import CHARGED, Standing
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import KINDS, Filter, Remaining, divide, make_filter
-from skriemdp.ledger.statements import (
-    Ask,
-    BudgetExceededError,
-    History,
-    LedgerTotal,
-    Spend,
-    charge_lists,
-    note,
-    refusal,
-    spend_of,
-    summary_lines,
-    total_epsilon,
-)
-from skriemdp.ledger.storage import Ledger
+from skriemdp.ledger.statements import BudgetExceededError, History, LedgerTotal, Spend
+from skriemdp.ledger.storage import Ledger, is_own
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
 
@@ -138,22 +120,24 @@ class PrivacyAccountant:
         if unit is not None:
             check_option(UNITS, unit=unit)
         self._dataset, self._partition = DEFAULT_DATASET, ""
-        made = path is None or not os.path.lexists(path)
+        protects = unit or "record"
+        first = self._dataset, rule.to_dict(), rule.zero, protects
         if path is None:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
-            self._ledger = Ledger.temporary()
-        else:
-            self._ledger = Ledger.create(path, witness) if made else Ledger(path)
-            if witness is not None:  # another process may have been first
-                self._ledger.check_witness(witness)
+            self._ledger, self._fixed = Ledger.temporary(first), (rule, protects)
+            return
+        made = not os.path.lexists(path)
+        self._ledger = Ledger.create(path, first, witness) if made else Ledger(path)
+        if witness is not None:  # another process may have been first
+            self._ledger.check_witness(witness)
         given = made or (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
         self._open(rule if given else None, unit)
 
     def _open(self, rule: Filter | None = None, unit: str | None = None) -> tuple[Filter, str]:
         """Rule and unit of the data set; the first that asks for them fixes them."""
-        asked = None if rule is None else (rule.to_dict(), rule.zero, unit or "record")
-        place = self._ledger.open_dataset(self._dataset, asked)
+        asked = () if rule is None else (rule.to_dict(), rule.zero, unit or "record")
+        place = self._ledger.open_dataset(self._dataset, *asked)
         stored, protects = Filter.stored(place), place.made.unit
         differs = ""
         if rule is not None and _terms(rule) != _terms(stored):
@@ -210,7 +194,7 @@ class PrivacyAccountant:
     @property
     def lasts(self) -> bool:
         """Whether the ledger outlives this process: it was made with `path`."""
-        return not connections.is_own(self.path)
+        return not is_own(self.path)
 
     @property
     def name(self) -> str:
@@ -430,9 +414,9 @@ class PrivacyAccountant:
             raise ValueError(f"label must have at most {_LONGEST_LABEL} characters; shorten it.")
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
-        pair = {} if at is None else {"epsilon": at[0], "delta": at[1]}
-        params = pair | said | dict(params or {})
-        unit, text = str(params.get("unit", "record")), note(params, facts or {})
+        pair = dict(zip(("epsilon", "delta"), at or (), strict=False))
+        params = {**pair, **said, **(params or {})}
+        unit, text = str(params.get("unit", "record")), statements.note(params, facts or {})
         # A ledger without a ceiling promises nothing; it lists every charge with its unit.
         if rule.limits is not None or self.unit != "record":
             check_protects(self.unit, unit, self._where(), params.get("clients_per_person") == 1)
@@ -447,8 +431,8 @@ class PrivacyAccountant:
                     note=text, event=stored, unit=unit,
                 )  # fmt: skip
         if cost is None:
-            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
-        return spend_of(row, self._dataset)
+            raise self._refusal(statements.Ask(event, at, 1, unit, gaussian), standing)
+        return statements.spend_of(row, self._dataset)
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""
@@ -461,9 +445,10 @@ class PrivacyAccountant:
         the caller.
         """
         check_count(n_fits=n_fits)
+        _read(event)
         at = _pair(event, at)
         if self._count(event, at) < n_fits:
-            raise self._refusal(Ask(event, at, n_fits), self._standing())
+            raise self._refusal(statements.Ask(event, at, n_fits), self._standing())
 
     def _count(self, event: Event, at: tuple[float, float] | None) -> int | float:
         rule, costs = self._prepare(event, at)
@@ -490,9 +475,9 @@ class PrivacyAccountant:
             rule.fills(event)
         return rule, costs
 
-    def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
+    def _refusal(self, ask: statements.Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
-        return refusal(self._where(), self._filter, standing, ask, divisible)
+        return statements.refusal(self._where(), self._filter, standing, ask, divisible)
 
     def _where(self) -> str:
         part = f", partition {self._partition!r}," if self._partition else ""
@@ -525,7 +510,7 @@ class PrivacyAccountant:
             with self._ledger.reading() as book:
                 tallies.append(book.tallies(book.place(name), self._partition))
         entries = sum(sum(found.values()) for found in tallies)
-        epsilon = total_epsilon(charge_lists(tallies, alone), self.delta)
+        epsilon = statements.total_epsilon(statements.charge_lists(tallies, alone), self.delta)
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
     def remaining(
@@ -585,7 +570,8 @@ class PrivacyAccountant:
 
     def summary(self) -> str:
         """What was charged, by whom, what remains, and under which conditions; shows no data."""
-        return "\n".join(f"{name + ':':<12}{value}" for name, value in summary_lines(self))
+        lines = statements.summary_lines(self)
+        return "\n".join(f"{name + ':':<12}{value}" for name, value in lines)
 
     __str__ = summary
 
@@ -616,7 +602,7 @@ class PrivacyAccountant:
         # How far the sender has seen the ledger travels along: the receiver accepts nothing older.
         # But joblib tells whether a cached result may be reused by pickling with protocol 3, and
         # what is seen differs after every charge, so it travels with the newer protocols only.
-        seen = connections.mark(self._ledger.key) if protocol > 3 else None
+        seen = self._ledger.seen if protocol > 3 else None
         return _revived, (type(self), *self._address(), seen)
 
     __copy__ = __sklearn_clone__
@@ -634,16 +620,10 @@ class PrivacyAccountant:
         current.leave(self, sys._getframe(1))
 
 
-def _revived(
-    cls: type[PrivacyAccountant],
-    path: str,
-    key: str,
-    dataset: str,
-    partition: str,
-    seen: Head | None,
-) -> PrivacyAccountant:
-    connections.remember(key, seen)
-    return cls._handle(Ledger(path, key), dataset, partition)
+def _revived(cls: Any, path: str, key: str, dataset: str, partition: str, seen: Any) -> Any:
+    ledger = Ledger(path, key)
+    ledger.remember(seen)
+    return cls._handle(ledger, dataset, partition)
 
 
 def _terms(rule: Filter) -> str:
@@ -670,16 +650,14 @@ def _read(
 
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
     """The pair that an event was calibrated to, checked against it."""
-    _read(event)
     if at is None:
         return None
     try:
         epsilon, delta = map(float, at)
     except (TypeError, ValueError):
         raise TypeError(f"at must be a pair (epsilon, delta), got {at!r}.") from None
-    check_nonnegative(**{"epsilon in at": epsilon})
-    in_at: dict[str, Any] = {"delta in at": delta}
-    check_fraction(open_left=False, **in_at)
+    if not (0.0 <= epsilon < math.inf and 0.0 <= delta < 1.0):
+        raise ValueError(f"at must hold an epsilon >= 0 and a delta in [0, 1), got {at!r}.")
     if not event.delta(epsilon) <= delta:
         raise ValueError(
             f"the event is not ({epsilon:g}, {delta:g})-private, as at= says; its delta at that "

@@ -116,8 +116,7 @@ class Entry(NamedTuple):
     @property
     def total(self) -> Amounts:
         """What the records that were charged most have been charged, in the whole data set."""
-        state = self.state
-        return add(state[2], state[3])
+        return add(*self.state[2:4])
 
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
@@ -166,14 +165,12 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fa
 
 def add(left: tuple, right: tuple) -> tuple:
     """Sum of two amounts, entry by entry; None (unbounded) absorbs."""
-    both = zip(left, right, strict=True)
-    return tuple([None if a is None or b is None else a + b for a, b in both])
+    return tuple([None if None in both else sum(both) for both in zip(left, right, strict=True)])
 
 
 def highest(left: tuple, right: tuple) -> tuple:
     """Larger of two amounts, entry by entry; None (unbounded) is the largest."""
-    both = zip(left, right, strict=True)
-    return tuple([None if a is None or b is None else max(a, b) for a, b in both])
+    return tuple([None if None in both else max(both) for both in zip(left, right, strict=True)])
 
 
 @functools.lru_cache(maxsize=256)
@@ -223,28 +220,30 @@ def digest(before: str, header: tuple, made: Entry, row: Entry) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-@functools.cache
-def _expected_schema() -> list:
-    with sqlite3.connect(":memory:") as db:
-        db.executescript(SCHEMA)
-        return db.execute(_SCHEMA_OF).fetchall()
-
-
-_SCHEMA_OF = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
 _LAST_ONES = "FROM places p CROSS JOIN entries e ON e.id = p.last WHERE"
 
 
 class Book:
-    """The tables of a ledger within one transaction."""
+    """The tables of a ledger.
+
+    What it has read and checked it keeps for later transactions, for as long as nobody else writes.
+    """
 
     def __init__(self, db: sqlite3.Connection, path: str):
         self.db, self.path = db, path
-        # Entries that this transaction has read; none is ever changed.
-        self._read: dict[int, Entry] = {}
-        self._last: Entry | None = None
-        self._intact: set[tuple] = set()
+        self._version: tuple | None = None
+        self._places: dict[str, Dataset] = {}
+
+    def look(self) -> bool:
+        """Read again who the file is and its last entry; False if nobody else has written since."""
+        before, self._version = self._version, self._one("PRAGMA data_version")
+        if self._version == before:
+            return False
         # The key, when the file was made, and the path of the witness: they enter every digest.
         self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
+        last = self._one("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1")
+        self.head, self._places = Head(*(last or (0, ""))), {}
+        return True
 
     def _one(self, query: str, *values: Any) -> Any:
         return self.db.execute(query, values).fetchone()
@@ -274,24 +273,10 @@ class Book:
 
     def entry(self, number: int) -> Entry:
         """The entry of this number."""
-        if number not in self._read:
-            row = self._one(f"{_ENTRY}e.id = ?", number)
-            if row is None:
-                raise Broken(f"entry {number} is missing")
-            self._read[number] = Entry._make(row)
-        return self._read[number]
-
-    @property
-    def newest(self) -> int:
-        """Number of the last entry, 0 if there is none."""
-        return 0 if self.head is None else self.head.entry
-
-    @property
-    def head(self) -> Head | None:
-        """The last entry, as it is noted."""
-        if self._last is None and (row := self._one(f"{_ENTRY}1 ORDER BY e.id DESC LIMIT 1")):
-            self._last = self._read[row[0]] = Entry._make(row)
-        return None if self._last is None else Head(self._last.id, self._last.digest)
+        row = self._one(f"{_ENTRY}e.id = ?", number)
+        if row is None:
+            raise Broken(f"entry {number} is missing")
+        return Entry._make(row)
 
     def before(self, number: int) -> str:
         """The digest of the entry before `number`."""
@@ -309,11 +294,13 @@ class Book:
 
     def place(self, name: str) -> Dataset:
         """A data set, whose last entry is intact."""
-        found = self.datasets(name)
-        if not found:
-            raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
-        self.check_entry(found[0], found[0].last)
-        return found[0]
+        if name not in self._places:
+            found = self.datasets(name)
+            if not found:
+                raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
+            self.check_entry(found[0], found[0].last)
+            self._places[name] = found[0]
+        return self._places[name]
 
     def own(self, place: Dataset, part: str) -> tuple[int, Amounts]:
         """Number and sum of the charges to one partition; nothing of the whole data set."""
@@ -338,7 +325,7 @@ class Book:
                 "charge one of them (its `parts`)."
             )
         if not part:
-            return Standing(place.last.total, place.charges == 0)
+            return Standing(place.last.total, place.last.state[0] == 1)
         own, (_, number, common, *_) = self.own(place, part), place.last.state
         return Standing(add(common, own[1]), number + own[0] == 0)
 
@@ -393,45 +380,47 @@ class Book:
         label, note, event, unit : str
             As stored; of a new data set its name and its terms, of a split the division.
         """
-        number = self.newest + 1
-        state = (0, 0, zero, zero) if place is None else place.last.state
-        own = (0, zero) if place is None else self.own(place, part)
+        number, own = self.head.entry + 1, self.own(place, part) if place else (0, zero)
+        state = place.last.state if place else (0, 0, zero, zero)
         row = Entry(
             number, time or now(), kind, number if place is None else place.id, part, label, note,
             event, unit, canonical(cost), canonical(followed(kind, state, own, part, cost)), "",
         )  # fmt: skip
         made = row if place is None else place.made
-        row = row._replace(digest=digest(self.before(number), self.header, made, row))
-        for text in (note,) if event is None else (note, event):
-            self.db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
+        row = row._replace(digest=digest(self.head.digest, self.header, made, row))
+        self.db.executemany("INSERT OR IGNORE INTO texts(text) VALUES (?)", [(note,), (event,)])
         self.db.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
             "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?)",
             row,
         )
-        for where in {"", part}:
-            self.db.execute(
-                "INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (row.dataset, where, number)
-            )
-        self._last = self._read[number] = row
+        places = [(row.dataset, where, number) for where in {"", part}]
+        self.db.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", places)
+        self.head, self._places[made.label] = Head(number, row.digest), Dataset(made, row)
         return row
 
     # -- checking --
 
+    def check(self, last: int) -> None:
+        """Its tables and counts, and so many of the last entries, which are added up again."""
+        self.check_schema()
+        again = Replay(self, max(self.head.entry - last + 1, 1))
+        for row in self.rows(again.start):
+            again.take(row)
+        again.finish(self)
+
     def check_schema(self) -> None:
         """The file has exactly the tables of the format: no trigger, view or column beside them."""
-        if self.db.execute(_SCHEMA_OF).fetchall() != _expected_schema():
+        found = self.db.execute("SELECT sql FROM sqlite_master WHERE sql NOTNULL ORDER BY rowid")
+        if ";\n".join(sql for (sql,) in found) != SCHEMA.strip(";\n"):
             raise Broken("its tables are not those of a ledger (a table, trigger or view changed)")
 
     def check_entry(self, place: Dataset, row: Entry) -> None:
         """An entry belongs to a data set and is intact."""
         if row.dataset != place.id:
             raise Broken(f"entry {row.id} does not belong to data set {place.name!r}")
-        if (place.made, row) in self._intact:
-            return
         if row.digest != digest(self.before(row.id), self.header, place.made, row):
             raise Broken(f"entry {row.id} or the rule of data set {place.name!r} was changed")
-        self._intact.add((place.made, row))
 
     def check_partitions(self, place: Dataset) -> None:
         """No partition is missing: their charges and the common ones are all charges."""
@@ -448,29 +437,20 @@ class Book:
         (counted,) = self._one(
             f"SELECT TOTAL(json_extract(e.after, '$[0]')) {_LAST_ONES} p.part = ''"
         )
-        if counted != self.newest:
-            raise Broken(f"its last entry is number {self.newest}, but {counted:g} were counted")
-        return self.newest
-
-    def check_head(self) -> None:
-        """The last entry is intact and counted, and belongs to a data set."""
-        if self.check_counts():
-            row = self.entry(self.newest)
-            self.check_entry(Dataset(self.entry(row.dataset), row), row)
-
-    def holds(self, head: Head) -> bool:
-        """Whether this is an entry; its number may be 0, for any."""
-        number = "id = ?" if head.entry else "id > ?"
-        query = f"SELECT 1 FROM entries WHERE digest = ? AND {number}"
-        return self._one(query, head.digest, head.entry) is not None
+        if counted != self.head.entry:
+            raise Broken(
+                f"its last entry is number {self.head.entry}, but {counted:g} were counted"
+            )
+        return self.head.entry
 
     def check_held(self, seen: Head | None) -> None:
-        """The file still holds an entry that it held once."""
-        if seen is None or seen == self.head or self.holds(seen):
+        """The file still holds an entry that it held once; number 0 stands for any."""
+        query = "SELECT 1 FROM entries WHERE id BETWEEN ?1 AND IIF(?1, ?1, 1 << 62) AND digest = ?2"
+        if seen is None or seen == self.head or self._one(query, *seen):
             return
         found = f"has another entry {seen.entry} than before"
-        if self.newest < seen.entry:
-            found = f"went back from entry {seen.entry} to {self.newest}"
+        if self.head.entry < seen.entry:
+            found = f"went back from entry {seen.entry} to {self.head.entry}"
         elif not seen.entry:
             found = "has no entry with the digest that was noted"
         raise BudgetError(
@@ -487,9 +467,9 @@ class Replay:
     """
 
     def __init__(self, book: Book, start: int = 1):
-        self.header, self.start, self.next = book.header, start, start
+        self.book, self.start, self.next = book, start, start
         self.before = book.before(start)
-        self.made = {place.id: place.made for place in book.datasets() if place.id < start}
+        self.made: dict[int, Entry] = {}
         self.last: dict[tuple[int, str], Entry] = {}
 
     def take(self, row: Entry) -> None:
@@ -498,9 +478,11 @@ class Replay:
             raise Broken(f"entry {self.next} is missing")
         if row.kind == CREATED and row.dataset == row.id:
             self.made[row.id] = row
+        elif row.dataset < self.start and row.dataset not in self.made:
+            self.made[row.dataset] = self.book.entry(row.dataset)
         if row.dataset not in self.made:
             raise Broken(f"entry {row.id} belongs to no data set")
-        if row.digest != digest(self.before, self.header, self.made[row.dataset], row):
+        if row.digest != digest(self.before, self.book.header, self.made[row.dataset], row):
             raise Broken(f"entry {row.id} or an entry before it was changed")
         if not self._follows(row):
             raise Broken(f"the totals noted in entry {row.id} do not follow from those before")

@@ -23,8 +23,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from skriemdp._validation import shown
-from skriemdp.ledger import connections
 from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.storage import LOCK
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -78,13 +78,7 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
         When several blocks are open and it cannot be seen which one is meant: a charge to the
         wrong ledger would void a guarantee.
     """
-    handle = find()
-    if handle is not None:
-        return handle
-    if token and token["process"] != [os.getpid(), _nonce]:
-        return _resolve(token)
-    handle = find(inherited=True)
-    return _default_accountant() if handle is None else handle
+    return find() or _sent(token) or find(inherited=True) or _default_accountant()
 
 
 def chosen_accountant(accountant: Any, token: dict | None = None) -> Any:
@@ -118,7 +112,10 @@ def active_accountant_token(token: dict | None = None) -> dict:
     return {"handle": handle, "process": process, "default": handle is _default}
 
 
-def _resolve(token: dict) -> PrivacyAccountant:
+def _sent(token: dict | None) -> PrivacyAccountant | None:
+    """What a token of another process names."""
+    if not token or token["process"] == [os.getpid(), _nonce]:
+        return None
     if "refused" in token:
         raise BudgetError(token["refused"])
     # The default ledger of a process that has ended had no ceiling to protect.
@@ -131,7 +128,7 @@ def _default_accountant() -> PrivacyAccountant:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
     global _default
-    with connections.locked():
+    with LOCK:
         if _default is None:
             _default = PrivacyAccountant()
         return _default
@@ -141,18 +138,13 @@ def _default_accountant() -> PrivacyAccountant:
 
 
 class Block:
-    """One open ``with`` block."""
+    """One open ``with`` block; without a frame, one that was left."""
 
     __slots__ = ("frame", "handle", "outer", "pid")
 
     def __init__(self, handle: Any, frame: Any, outer: Block | None):
         self.handle, self.frame, self.outer = handle, frame, outer
         self.pid = os.getpid()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the block was not left yet."""
-        return self.frame is not None
 
     def inside(self, other: Block) -> bool:
         """Whether `other` is one of the blocks around this one."""
@@ -168,15 +160,15 @@ _context: ContextVar[tuple[Block, ...]] = ContextVar("skriemdp_blocks", default=
 
 def enter(handle: Any, frame: Any) -> None:
     """Open a block for the frame that entered it."""
-    with connections.locked():
+    with LOCK:
         block = Block(handle, frame, _nearest(_open, frame))
         _open.append(block)
-    _context.set((*(known for known in _context.get() if known.is_open), block))
+    _context.set((*(known for known in _context.get() if known.frame), block))
 
 
 def leave(handle: Any, frame: Any) -> None:
     """Close the handle's block: of this frame, else of this context, else the last one."""
-    with connections.locked():
+    with LOCK:
         here, mine = _context.get(), (b for b in reversed(_open) if b.handle is handle)
         block = max(mine, key=lambda b: (b.frame is frame, b in here), default=None)
         if block is not None:
@@ -197,8 +189,10 @@ def find(*, inherited: bool = False) -> Any:
     BudgetError
         Several blocks are open and none of them is surely meant.
     """
+    if not _open:
+        return None
     pid = os.getpid()
-    with connections.locked():
+    with LOCK:
         blocks = [block for block in _open if (block.pid != pid) == inherited]
     here = [block for block in blocks if block in _context.get()]
     nearest = _nearest(blocks, sys._getframe(1))
@@ -227,8 +221,6 @@ _AMBIGUOUS = (
 
 def _nearest(blocks: list[Block], frame: Any) -> Block | None:
     """The innermost block of the nearest frame of this call chain that entered one."""
-    if not blocks:
-        return None
     while frame is not None:
         for block in reversed(blocks):
             if block.frame is frame:

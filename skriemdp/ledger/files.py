@@ -1,13 +1,21 @@
-"""Where files that keep a guarantee may lie, and how they are made: local, private, one name."""
+"""Where files that keep a guarantee may lie, and how they are made: local, private, one name.
+
+A *witness* is a second file, best on another disk, that remembers how far a ledger had got.  Each
+line is the number and the digest of an entry, written and synced before the charge is reported.
+The ledger may be ahead of it (a crash between the two), never behind.  Lines of several processes
+may arrive out of order, so the line with the highest number counts.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import time
 from pathlib import Path
 
+from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 
 # Locks on these are often pretended, and synced writes may not be.
@@ -20,13 +28,12 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 def look(path: str, what: str = "ledger") -> os.stat_result:
     """The status of a file that must have one name only; FileNotFoundError where there is none."""
-    for pause in (0.0, 0.01, 0.1, 0.5):
-        if pause:
-            time.sleep(pause)
+    for pause in (0.01, 0.1, 0.5, 0.0):
         status = os.stat(path)
         # A ledger that is being made has two names for a moment; a folder always has several.
         if status.st_nlink <= 1 or not stat.S_ISREG(status.st_mode):
             return status
+        time.sleep(pause)
     raise BudgetError(
         f"the {what} {path!r} has a second name (a hard link): what was interrupted under one name "
         "would not be finished under the other. Remove the other name. Nothing was released."
@@ -47,8 +54,7 @@ def private_file(path: str, what: str) -> str:
 
 def refuse_network(path: str) -> None:
     """BudgetError where the file system of `path` is known to be one of a network."""
-    kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if (kind := file_system(path)) in NETWORK_FILE_SYSTEMS:
         raise BudgetError(
             f"{path!r} lies on a network file system ({kind}), where concurrent charges can be "
             "lost; put the ledger on a local disk (for ledgers without a path: set TMPDIR)."
@@ -64,16 +70,12 @@ def file_system(path: str, mounts: str | None = None) -> str:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        place = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, fields[2]
-    return kind
+    found = [(0, "")]
+    for place, kind in re.findall(r"^[^ \n]* ([^ \n]+) ([^ \n]+)", mounts, re.MULTILINE):
+        place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), place)
+        if f"{path}/".startswith(f"{place.rstrip('/')}/"):
+            found.append((len(place), kind))
+    return max(reversed(found), key=lambda each: each[0])[1]
 
 
 def sync_folder(folder: str) -> None:
@@ -84,3 +86,63 @@ def sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+# -- the witness of a ledger --
+
+# Enough for hundreds of lines: processes overtake each other by a few lines at most.
+TAIL = 65_536
+
+
+def begin_witness(path: str, key: str) -> None:
+    """Begin the file (mode 0600) of a new ledger; it must not exist."""
+    try:
+        _append(path, f"ledger {key}\n", os.O_CREAT | os.O_EXCL)
+    except OSError as error:
+        raise BudgetError(
+            f"cannot create the witness file {path!r}: {error.strerror}. It must be a new file."
+        ) from error
+
+
+def note_witness(path: str, head: Head) -> None:
+    """Append an entry that was stored, durably."""
+    try:
+        # The empty line ends whatever a crash may have left half written.
+        _append(path, f"\n{head.entry} {head.digest}\n")
+    except OSError as error:
+        raise BudgetError(
+            f"entry {head.entry} was charged, but the witness file {path!r} cannot be written: "
+            f"{error.strerror}. Nothing was released."
+        ) from error
+
+
+def _append(path: str, text: str, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | flags, 0o600)
+    try:
+        if os.write(descriptor, text.encode("ascii")) != len(text):
+            raise OSError(0, "the line was not written completely")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def newest_of_witness(path: str, key: str) -> Head | None:
+    """The entry with the highest number in the file, None before the first."""
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(128)
+            file.seek(max(os.fstat(file.fileno()).st_size - TAIL, 0))
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise BudgetError(
+            f"the witness file {path!r} of the ledger cannot be read: {error.strerror}. Restore "
+            "it; without it an old copy of the ledger would not be noticed. Nothing was released."
+        ) from error
+    if first != f"ledger {key}\n".encode("ascii"):
+        raise BudgetError(
+            f"{path!r} is not the witness file of this ledger, or was emptied; restore it. Nothing "
+            "was released."
+        )
+    # The first line, an empty one, the middle of one and half of one are no entries.
+    found = [re.fullmatch(rb"([0-9]+) ([0-9a-f]{64})", line) for line in lines]
+    return max((Head(int(f[1]), f[2].decode()) for f in found if f), default=None)

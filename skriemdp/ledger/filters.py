@@ -370,9 +370,8 @@ class Filter:
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""
         limits = None if self.limits is None else list(map(str, self.limits))
-        order = None if self.order is None else repr(self.order)
-        found = self.kind, repr(self.epsilon), repr(self.delta), order, limits
-        return dict(zip(_FIELDS, found, strict=True))
+        found = self.kind, repr(self.epsilon), repr(self.delta), self.order and repr(self.order)
+        return dict(zip(_FIELDS, (*found, limits), strict=True))
 
     @classmethod
     def stored(cls, place: Dataset) -> Filter:
@@ -495,22 +494,27 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
         extra += 1e-24
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
-    bound = None if bound is None or not math.isfinite(bound) else bound
-    if bound is None and rule.kind in ("gdp", "gdp-part"):
+    if bound is not None and math.isfinite(bound):
+        _check_size("gdp_bound", bound)
+    elif rule.kind in ("gdp", "gdp-part"):
         part = rule.kind == "gdp-part"
         other = "a division without gaussian=True" if part else "an accountant with filter='auto'"
         raise ValueError(
             f"this ledger adds up mu^2, and {type(event).__name__} has no finite mu; use {other} "
             "for it."
         )
-    if bound is not None:
-        _check_size("gdp_bound", bound)
+    else:
+        bound = None
     if rule.limits is None:
-        size = event.rough_size
-        if size != math.inf:  # some events have no Renyi bound, which is no fault of their size
+        # Some events have no Renyi bound, which is no fault of their size.
+        if (size := event.rough_size) != math.inf:
             _check_size("the size", size)
         return ((),)
-    pure = _pure_epsilon(event)
+    pure: float | None = event.renyi(math.inf)
+    if pure == math.inf:
+        pure = None
+    else:
+        _check_size("the pure epsilon", pure)
     if rule.kind == "sum":
         return _pairs(rule, event, at, pure)
     rho = math.inf if rule.order is None else event.renyi(rule.order)
@@ -567,23 +571,14 @@ def _smallest_share(rule: Filter, event: Event, high: float) -> float:
     return high
 
 
-def _pure_epsilon(event: Event) -> float | None:
-    bound = event.renyi(math.inf)
-    if bound == math.inf:
-        return None
-    _check_size("the pure epsilon", bound)
-    return bound
-
-
 def _check_size(name: str, value: Any) -> None:
     if not isinstance(value, numbers.Real):
         raise TypeError(f"a spend must have a real size; {name} is {value!r}.")
     value = float(value)
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"a spend must have a size >= 0; {name} is {value!r}.")
-    if math.isinf(value):
-        raise ValueError(f"a spend must have a finite size; {name} is {value!r}.")
-    if 0 < value < sys.float_info.min:
+    if not 0.0 <= value < math.inf:
+        wanted = "finite size" if value > 0.0 else "size >= 0"
+        raise ValueError(f"a spend must have a {wanted}; {name} is {value!r}.")
+    if 0.0 < value < sys.float_info.min:
         raise ValueError(f"{name} is subnormal ({value!r}): too small to be added up faithfully.")
 
 

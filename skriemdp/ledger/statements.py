@@ -24,13 +24,8 @@ from skriemdp.ledger.chain import Entry, Standing, add, canonical
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import Filter, Remaining, plain_number, round_up
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import (
-    Event,
-    GaussianEvent,
-    SelfComposedEvent,
-    compose,
-    event_from_dict,
-)
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import GaussianEvent, SelfComposedEvent, compose, event_from_dict
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -558,11 +553,6 @@ def _plain(value: Any) -> Any:
 
 def _table(value: Any) -> np.ndarray | None:
     """Numbers as one array; None where they are something else."""
-    first = value
-    while isinstance(first, (list, tuple)) and first:
-        first = first[0]
-    if isinstance(first, str):
-        return None
     try:
         table = np.asarray(value)
     except ValueError:  # of different lengths
