@@ -134,18 +134,18 @@ def tables(seeds: int, only: str) -> None:
 
 # -- columns in unlike units ----------------------------------------------------------------------
 
-SIZE, NEW = 3000, 1000
+SIZE, MANY, NEW = 3000, 15_000, 1000
 UNLIKE_SEED = 72_000
 
 
-def _simulated(make: Callable, d: int) -> Callable[[int], tuple]:
+def _simulated(make: Callable, d: int, size: int = SIZE) -> Callable[[int], tuple]:
     def load(seed: int) -> tuple:
         rng = np.random.default_rng([UNLIKE_SEED, seed])
-        Z, X = make(rng, (SIZE + NEW, d))
+        Z, X = make(rng, (size + NEW, d))
         weights = rng.normal(size=d)
         scores = 2.3 * Z @ (weights / np.linalg.norm(weights))
         y = (rng.random(len(Z)) < 1.0 / (1.0 + np.exp(-scores))).astype(int)
-        return X[:SIZE], y[:SIZE], X[SIZE:], y[SIZE:]
+        return X[:size], y[:size], X[size:], y[size:]
 
     return load
 
@@ -241,6 +241,29 @@ COLUMNS: dict[str, tuple[Callable[[int], tuple], dict[float, float]]] = {
     "two columns, 1 : 1e4": (
         _simulated(_scaled(lambda rng, d: np.array([1.0, 1e4])), 2),
         {1.0: -0.03, 3.0: -0.03},
+    ),
+    "one column in a thousandth": (
+        _simulated(_scaled(lambda rng, d: np.append(np.ones(d - 1), 1e3)), 10, MANY),
+        {1.0: 0.77, 3.0: 0.77},
+    ),
+    "half of the columns in hundredths": (
+        _simulated(_scaled(lambda rng, d: np.resize([1.0, 1e2], d)), 10, MANY),
+        {1.0: 0.77, 3.0: 0.77},
+    ),
+    "any of four decades": (
+        _simulated(
+            _scaled(
+                lambda rng, d: 10.0 ** rng.uniform(-2.0, 2.0, d),
+                lambda rng, d: 30.0 * rng.normal(size=d),
+            ),
+            5,
+            MANY,
+        ),
+        {1.0: 0.77, 3.0: 0.77},
+    ),
+    "alike, 1 : 6, many rows": (
+        _simulated(_scaled(lambda rng, d: np.linspace(1.0, 6.0, d)), 20, MANY),
+        {1.0: -0.01, 3.0: -0.01},
     ),
     "rare truths": (_simulated(_truths, 20), {1.0: -0.03, 3.0: -0.03}),
     "breast cancer": (_opened(load_breast_cancer), {1.0: -0.03, 3.0: -0.03}),

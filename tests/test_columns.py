@@ -69,13 +69,21 @@ def test_without_atoms_a_part_of_the_budget_is_left():
     assert spent == pytest.approx(columns._SHARE)
 
 
-def test_one_wide_column_does_not_make_others_unlike():
-    ones = np.ones(10)
-    assert not columns._are_unlike(np.append(ones, 50.0))
-    assert not columns._are_unlike(np.array([3.0])) and not columns._are_unlike(np.array([]))
-    assert columns._are_unlike(np.resize([1.0, 1e2, 1e4], 10))
-    assert columns._are_unlike(np.array([1.0, 1e4]))
-    assert not columns._are_unlike(np.array([1.0, 2.0]))
+def test_one_wide_column_does_not_make_others_unlike_unless_it_is_certain():
+    ones, are_unlike = np.ones(10), columns._are_unlike
+    assert not are_unlike(np.append(ones, 50.0), False) and are_unlike(np.append(ones, 50.0), True)
+    for certain in (True, False):
+        assert not are_unlike(np.array([3.0]), certain) and not are_unlike(np.array([]), certain)
+        assert are_unlike(np.resize([1.0, 1e2, 1e4], 10), certain)
+        assert are_unlike(np.array([1.0, 1e4]), certain)
+        assert not are_unlike(np.array([1.0, 2.0]), certain)
+        assert not are_unlike(np.linspace(1.0, 6.0, 20), certain)
+
+
+def test_half_of_the_columns_in_another_unit_are_seen_among_many_records():
+    units = np.resize([1.0, 100.0], D)
+    found, _ = search(normal(units=units), mu=20.0)
+    assert found.unlike and np.abs(np.log(found.scale / units)).max() < 0.3
 
 
 @pytest.mark.parametrize("stored", [sparse.csr_array, sparse.csr_matrix])

@@ -51,7 +51,7 @@ _STEPS = 80
 # leave, and than the bias of gradients that are cut short (docs/benchmarks.md): there
 # "diagonal" takes longer steps, and more of them the less noise there is, and gradients of
 # "log_loss" may have this share of the loss's own bound.
-_LITTLE_NOISE = 800.0
+_LITTLE_NOISE = 500.0
 _LONG_STEP, _LONG_RUNS = 7.0, ((2000.0, 240), (_LITTLE_NOISE, 160))
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
 _LARGEST_RIDGE = 1e100

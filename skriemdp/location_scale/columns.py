@@ -32,6 +32,9 @@ _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
 # number of columns but the widest; of at most _FEW columns, if it is at most _ONE
 # (benchmarks/raw_tables.py --columns).
 _ALIKE, _FEW, _ONE = 0.3, 4, 1.3
+# From n mu = _CERTAIN sqrt(d) on no answer is far off by chance; then, if a share _SOME of them is
+# narrower than _NARROW times the root mean square (benchmarks/raw_tables.py --columns).
+_CERTAIN, _NARROW, _SOME = 256.0, 0.1, 0.1
 # Columns are clipped at this many scales; an atom at this many widths of its cells
 # (benchmarks/raw_tables.py --columns).
 _CLIP, _ATOM_CLIP = 4.0, 2.0
@@ -170,7 +173,8 @@ class ColumnSearch:
         widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
         # Far from zero neighbouring floats may be farther apart than that.
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
-        if _are_unlike(widths[~atoms]):
+        certain = self.n * self.mu >= _CERTAIN * math.sqrt(self.d)
+        if _are_unlike(widths[~atoms], certain):
             limit = np.where(atoms, _ATOM_CLIP, _CLIP) * widths
             return Columns(center + moves, limit, widths, True)
         # A refused place was paid for: no column reaches much farther than it says.
@@ -183,10 +187,16 @@ class ColumnSearch:
         return Columns(center, limit, np.ones(self.d), False)
 
 
-def _are_unlike(scales: np.ndarray) -> bool:
-    """Whether a few columns hold all of the length of rows; the widest alone says nothing."""
+def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
+    """Whether a few columns hold all of the length of rows.
+
+    One answer alone says nothing, unless all are `certain`.
+    """
     if len(scales) < 2:
         return False
+    if certain:
+        usual = math.sqrt(np.mean(scales * scales))
+        return bool(np.mean(scales < _NARROW * usual) >= _SOME)
     if len(scales) <= _FEW:
         return _effective(scales) <= _ONE
     others = np.sort(scales)[:-1]
