@@ -156,7 +156,7 @@ def test_where_noise_is_small_runs_are_longer_and_gradients_too():
     edge = math.ceil(500.0 * math.sqrt(4.0) / rest)  # three features and the intercept
     assert planned(edge - 1) == ("norm", 80, 3.0, 0.5)
     assert planned(edge) == ("diagonal", 160, 7.0, 0.75)
-    assert planned(math.ceil(2.5 * edge)) == ("diagonal", 240, 7.0, 0.75)
+    assert planned(4 * edge) == ("diagonal", 240, 7.0, 0.75)
     assert planned(edge, classes=[0, 1, 2]) == ("diagonal", 160, 3.5, 0.75 * math.sqrt(2.0))
     assert planned(edge, loss="hinge") == ("diagonal", 160, 1.75, 1.0)
     assert planned(edge, loss="squared_error", classes=None) == ("diagonal", 160, 1.75, 1.0)
