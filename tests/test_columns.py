@@ -24,7 +24,7 @@ def search(X, mu=2.0, seed=0, groups=None, center=None, norm=None, **more):
     center = np.zeros(X.shape[1]) if center is None else center
     norm = float(np.median(np.linalg.norm(X - center, axis=1))) if norm is None else norm
     budget = GaussianBudget(mu)
-    plan = ColumnSearch(n, X.shape[1], mu, center=center, norm=norm, **more)
+    plan = ColumnSearch(n, X.shape[1], mu, 4.0, center=center, norm=norm, **more)
     found = plan.release(Units((X,), groups), budget, NoiseStreams(seed))
     return found, 1.0 - budget.left
 
@@ -41,7 +41,7 @@ def test_unlike_columns_get_their_own_places_and_scales():
     assert (0.3 < found.scale / UNITS).all() and (found.scale / UNITS < 2.5).all()
     np.testing.assert_allclose((found.center - shift) / UNITS, 0.0, atol=1.5)
     np.testing.assert_allclose(found.limit, 4.0 * found.scale)
-    assert spent <= ColumnSearch(N, D, 2.0).share + 1e-12
+    assert spent <= ColumnSearch(N, D, 2.0, 4.0).share + 1e-12
 
 
 def test_alike_columns_keep_one_scale_and_are_clipped():
@@ -61,7 +61,7 @@ def test_constant_and_rare_columns_are_atoms():
     one, zero = rows[X[:, 3] == 1.0, 3], rows[X[:, 3] == 0.0, 3]
     assert np.ptp(one) == np.ptp(zero) == 0.0
     assert one[0] == 2.0 and abs(zero[0]) <= 0.5
-    assert spent == pytest.approx(ColumnSearch(N, D, 2.0).share)
+    assert spent == pytest.approx(ColumnSearch(N, D, 2.0, 4.0).share)
 
 
 def test_without_atoms_a_part_of_the_budget_is_left():
@@ -69,13 +69,21 @@ def test_without_atoms_a_part_of_the_budget_is_left():
     assert spent == pytest.approx(columns._SHARE)
 
 
-def test_one_wide_column_does_not_make_others_unlike():
-    ones = np.ones(10)
-    assert not columns._are_unlike(np.append(ones, 50.0))
-    assert not columns._are_unlike(np.array([3.0])) and not columns._are_unlike(np.array([]))
-    assert columns._are_unlike(np.resize([1.0, 1e2, 1e4], 10))
-    assert columns._are_unlike(np.array([1.0, 1e4]))
-    assert not columns._are_unlike(np.array([1.0, 2.0]))
+def test_one_wide_column_does_not_make_others_unlike_unless_it_is_certain():
+    ones, are_unlike = np.ones(10), columns._are_unlike
+    assert not are_unlike(np.append(ones, 50.0), False) and are_unlike(np.append(ones, 50.0), True)
+    for certain in (True, False):
+        assert not are_unlike(np.array([3.0]), certain) and not are_unlike(np.array([]), certain)
+        assert are_unlike(np.resize([1.0, 1e2, 1e4], 10), certain)
+        assert are_unlike(np.array([1.0, 1e4]), certain)
+        assert not are_unlike(np.array([1.0, 2.0]), certain)
+        assert not are_unlike(np.linspace(1.0, 6.0, 20), certain)
+
+
+def test_half_of_the_columns_in_another_unit_are_seen_among_many_records():
+    units = np.resize([1.0, 100.0], D)
+    found, _ = search(normal(units=units), mu=20.0)
+    assert found.unlike and np.abs(np.log(found.scale / units)).max() < 0.3
 
 
 @pytest.mark.parametrize("stored", [sparse.csr_array, sparse.csr_matrix])
@@ -95,7 +103,7 @@ def test_sparse_and_dense_tables_answer_alike():
     X = normal() * (np.random.default_rng(1).random((N, D)) < 0.6)
     dense, _ = search(X, fixed=True, norm=3e3)
     budget = GaussianBudget(2.0)
-    plan = ColumnSearch(N, D, 2.0, fixed=True, center=np.zeros(D), norm=3e3)
+    plan = ColumnSearch(N, D, 2.0, 4.0, fixed=True, center=np.zeros(D), norm=3e3)
     stored = plan.release(Units((sparse.csr_array(X),)), budget, NoiseStreams(0))
     for name in ("center", "limit", "scale"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(dense, name))
@@ -126,7 +134,7 @@ def test_what_is_asked_is_a_rule_of_public_numbers():
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_longest_path_leaves_enough_for_the_model(t, d):
     for center in (None, np.zeros(d)):
-        share = RowBounds(1000, d, t / 1000, center, apart=True).share
+        share = RowBounds(1000, d, t / 1000, center, apart=4.0).share
         assert share + COUNT_SHARE <= (0.57 if t >= 64.0 * math.sqrt(2.0) else 0.67)
 
 
@@ -174,6 +182,17 @@ def test_a_linear_classifier_serves_unlike_columns():
     np.testing.assert_allclose(model.decision_function(new)[inside], linear[inside], atol=1e-9)
 
 
+def test_a_linear_regressor_serves_unlike_columns():
+    X, _ = table(0, n=6000)
+    y = (X / UNITS).sum(axis=1)
+    settings = {"loss": "squared_error", "classes": None, "target_range": (-12.0, 12.0)}
+    model = fitted(X, y, **settings)
+    assert model.score(X, y) > 0.9
+    # What is cut off costs targets more than labels.
+    assert np.median(model.feature_limit_ / model.feature_scale_) == pytest.approx(20.0)
+    assert fitted(X, y, feature_norm=3e3, **settings).score(X, y) < 0.8
+
+
 def test_a_table_far_from_zero_keeps_its_digits():
     X, y = table(0, shift=1e9)
     model = fitted(X, y)
@@ -194,7 +213,6 @@ def test_alike_columns_are_not_scaled():
     "more",
     [
         {"feature_norm": 5.0},
-        {"loss": "squared_error"},
         {"subspace": np.eye(D)[:, :3]},
         {"public_X": np.random.default_rng(0).normal(size=(40, D))},
         {"epsilon": 0.01},
@@ -217,4 +235,4 @@ def test_the_ridge_of_a_weight_is_that_of_its_coefficient():
 
 def test_nothing_is_spent_where_integers_are_too_coarse():
     with pytest.raises(ValueError, match="fewer integers than rounding needs"):
-        ColumnSearch(10**9, 10**6, 2e-7)
+        ColumnSearch(10**9, 10**6, 2e-7, 4.0)

@@ -142,7 +142,7 @@ def test_no_gradient_is_shortened_where_all_scores_are_zero(classes):
 
 
 def test_where_noise_is_small_runs_are_longer_and_gradients_too():
-    """A rule of public numbers: n mu over the root of the parameters, from 800 on."""
+    """A rule of public numbers: n mu over the root of the parameters, from 500 on."""
 
     def planned(n, p=3, grouped=False, **settings):
         settings = {"feature_norm": 1.0, "classes": [0, 1]} | settings
@@ -153,10 +153,10 @@ def test_where_noise_is_small_runs_are_longer_and_gradients_too():
         return solver.preconditioner, solver.n_steps, solver.step_size, clip
 
     rest = gaussian_mu(1.0, 1e-5) * math.sqrt(1.0 - COUNT_SHARE)
-    edge = math.ceil(800.0 * math.sqrt(4.0) / rest)  # three features and the intercept
+    edge = math.ceil(500.0 * math.sqrt(4.0) / rest)  # three features and the intercept
     assert planned(edge - 1) == ("norm", 80, 3.0, 0.5)
     assert planned(edge) == ("diagonal", 160, 7.0, 0.75)
-    assert planned(math.ceil(2.5 * edge)) == ("diagonal", 240, 7.0, 0.75)
+    assert planned(4 * edge) == ("diagonal", 240, 7.0, 0.75)
     assert planned(edge, classes=[0, 1, 2]) == ("diagonal", 160, 3.5, 0.75 * math.sqrt(2.0))
     assert planned(edge, loss="hinge") == ("diagonal", 160, 1.75, 1.0)
     assert planned(edge, loss="squared_error", classes=None) == ("diagonal", 160, 1.75, 1.0)

@@ -492,7 +492,7 @@ def test_weights_are_routed_through_pipelines_and_searches():
         expected = np.average(pipeline.predict(X) == Y, weights=weight)
         assert pipeline.score(X, Y, sample_weight=weight) == pytest.approx(expected)
         search = GridSearchCV(
-            make_pipeline(Normalizer(), model),
+            make_pipeline(Normalizer(), model).set_score_request(sample_weight=True),
             {"privatenoisyadagrad__alpha": [0.0, 0.1]},
             cv=KFold(3),
             error_score="raise",

@@ -94,12 +94,19 @@ def congruence(xp: ModuleType, factor: Array, matrix: Array) -> Array:
     One factor for many 2x2 matrices becomes a few sums of their entries.
     """
     if factor.ndim > 2 or matrix.ndim == 2 or factor.shape[-1] != 2:
+        if factor.ndim > 2:
+            factor, matrix = laid_out(factor), laid_out(matrix)
         return factor @ matrix @ xp.matrix_transpose(factor)
     (p, q), (s, t) = ((factor[i, 0], factor[i, 1]) for i in range(2))
     a, b, c = entries(matrix)
     side = (p * s) * a + (p * t + q * s) * b + (q * t) * c
     first, last = ((u * u) * a + (2 * u * v) * b + (v * v) * c for u, v in ((p, q), (s, t)))
     return assembled(xp, first, side, last)
+
+
+def laid_out(matrices: Array) -> Array:
+    """Matrices row by row in memory: old versions of NumPy multiply others in another order."""
+    return np.ascontiguousarray(matrices) if isinstance(matrices, np.ndarray) else matrices
 
 
 def conjugated(xp: ModuleType, vectors: Array, values: Array) -> Array:

@@ -32,9 +32,11 @@ _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
 # number of columns but the widest; of at most _FEW columns, if it is at most _ONE
 # (benchmarks/raw_tables.py --columns).
 _ALIKE, _FEW, _ONE = 0.3, 4, 1.3
-# Columns are clipped at this many scales; an atom at this many widths of its cells
-# (benchmarks/raw_tables.py --columns).
-_CLIP, _ATOM_CLIP = 4.0, 2.0
+# From n mu = _CERTAIN sqrt(d) on no answer is far off by chance; then, if a share _SOME of them is
+# narrower than _NARROW times the root mean square (benchmarks/raw_tables.py --columns).
+_CERTAIN, _NARROW, _SOME = 256.0, 0.1, 0.1
+# An atom is clipped at this many widths of its cells (benchmarks/raw_tables.py --columns).
+_ATOM_CLIP = 2.0
 # Name of the releases.
 COLUMNS = "scales of columns"
 
@@ -70,6 +72,8 @@ class ColumnSearch:
         Numbers of records and of columns.
     mu : float
         Gaussian differential privacy parameter of the whole fit.
+    clip : float
+        Columns are clipped at so many scales.
     fixed : bool, default=False
         Whether the centre is public and stays: the scale of a column is then that of the farther of
         two quantiles.
@@ -92,6 +96,7 @@ class ColumnSearch:
     n: int
     d: int
     mu: float
+    clip: float
     fixed: bool = False
     center: Any = 0.0
     norm: float = 1.0
@@ -170,23 +175,30 @@ class ColumnSearch:
         widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
         # Far from zero neighbouring floats may be farther apart than that.
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
-        if _are_unlike(widths[~atoms]):
-            limit = np.where(atoms, _ATOM_CLIP, _CLIP) * widths
+        certain = self.n * self.mu >= _CERTAIN * math.sqrt(self.d)
+        if _are_unlike(widths[~atoms], certain):
+            limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
             return Columns(center + moves, limit, widths, True)
         # A refused place was paid for: no column reaches much farther than it says.
         usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
         if 2 * len(ordinary) > self.d:
             usual = min(usual, float(np.median(ordinary)))
-        limit = _CLIP * np.where(atoms, usual, np.maximum(widths, usual))
+        limit = self.clip * np.where(atoms, usual, np.maximum(widths, usual))
         if not self.fixed:
             center = center + np.clip(0.0, *quantiles.T)
         return Columns(center, limit, np.ones(self.d), False)
 
 
-def _are_unlike(scales: np.ndarray) -> bool:
-    """Whether a few columns hold all of the length of rows; the widest alone says nothing."""
+def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
+    """Whether a few columns hold all of the length of rows.
+
+    One answer alone says nothing, unless all are `certain`.
+    """
     if len(scales) < 2:
         return False
+    if certain:
+        usual = math.sqrt(np.mean(scales * scales))
+        return bool(np.mean(scales < _NARROW * usual) >= _SOME)
     if len(scales) <= _FEW:
         return _effective(scales) <= _ONE
     others = np.sort(scales)[:-1]

@@ -131,9 +131,9 @@ class RowBounds:
         Public; None searches for one.
     highest : float, default=0.997
         The largest share of rows that the norm is asked to hold.
-    apart : bool, default=False
-        Whether columns may get scales of their own, where the norm is searched and so many records
-        show them.
+    apart : float, optional
+        Columns may get scales of their own, where the norm is searched and so many records show
+        them, and are then clipped at so many scales.  By default they do not.
 
     Notes
     -----
@@ -147,7 +147,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     highest: float = 0.997
-    apart: bool = False
+    apart: float | None = None
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -162,13 +162,13 @@ class RowBounds:
     @functools.cached_property
     def columns(self) -> ColumnSearch | None:
         """The search for the scales of columns; None where nobody asks or nothing would be seen."""
-        if not (self.apart and self.norm is None):
+        if self.apart is None or self.norm is not None:
             return None
         from skriemdp.location_scale.columns import ColumnSearch
 
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        return ColumnSearch(self.n, self.d, self.mu, self.center is not None)
+        return ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
 
     @property
     def share(self) -> float:

@@ -51,9 +51,9 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         By default labels are normal coordinates at the origin, curvature -1: any real vectors.
     feature_scale : "private", float or array-like of shape (n_features,), default="private"
         Scale of the features, which are divided by it and clipped at ten of it.  "private" finds a
-        centre, which is subtracted, and one scale for all features privately, for 3 to 45 % of
-        ``mu**2``; with public features it takes the mean and the standard deviation of each.
-        Numbers must be public; nothing is subtracted then.
+        centre, which is subtracted, and one scale for all features, or one for each where their
+        units differ, privately, for 3 to 56 % of ``mu**2``; with public features it takes the mean
+        and the standard deviation of each.  Numbers must be public; nothing is subtracted then.
     radius : float, default=6.0
         Public bound of the labels' distance from the origin; labels outside are projected.  Neither
         privacy nor noise of "parametric" depends on it.  At most 10 curvature radii for a private

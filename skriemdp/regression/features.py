@@ -153,6 +153,8 @@ class FeatureScaling:
             )
         place = self.bounds.release(records, budget, streams)
         scale = place.norm / math.sqrt(X.shape[1])
+        if place.columns is not None:
+            scale = scale * place.columns.scale
         return dataclasses.replace(features, center=place.center, scale=scale)
 
     def clipped(

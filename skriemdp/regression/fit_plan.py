@@ -94,7 +94,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         estimator.privacy_unit == "label",
         # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
         # all rows is a scale of its own where a few lie far off, and features would hardly differ.
-        RowBounds(n, d, mu, highest=float(chi2.cdf(d, d))),
+        RowBounds(n, d, mu, highest=float(chi2.cdf(d, d)), apart=features.limit),
         features,
     )
     left, base, public_base = 1.0 - scaling.share, None, None

@@ -528,6 +528,12 @@ CHANGES = (
         "adagrad columns sampled",
     ),
     Change(
+        "mechanisms.held:answers",
+        returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
+        "answers count twice",
+        "regression columns",
+    ),
+    Change(
         "descent.queries:Query.noisy",
         takes(mu=lambda a: 2.0 * a.mu),
         "half the noise",

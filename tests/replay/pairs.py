@@ -648,6 +648,11 @@ def _regressions_of_people():
     fit = regress("parametric", feature_scale="private", n_steps=3)
     pair("people regression found scale", fit, *far, attains=0.1)
     pair("people regression found scale noisy", fit, *far, quiet=False)
+    many = np.random.default_rng(6)
+    ends = changed(0.1 * many.normal(size=(60, 2)), [5.0, 0], [-5.0, 0])
+    far = replaced([1.0, 1e3] * many.normal(size=(60, 2)), [-1e9] * 2, [1e9] * 2, targets=ends)
+    fit = regress("parametric", feature_scale="private", n_steps=3, epsilon=30.0)
+    pair("people regression columns", fit, *far, attains=0.3)
     absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
     for steps in (1, 3):
         fit = _answers(n_queries=1, n_steps=steps, **origin)
@@ -1135,6 +1140,11 @@ def _columns_of_linear_models():
     pair("adagrad columns sampled", fit, *data, charge=_of_a_sampled_search)
     fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False)
     pair("adagrad columns about zero", fit, *data)
+    targets = 1.0 - 2.0 * labels
+    values = [(X, targets) for X, _ in data]
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3, epsilon=30.0)
+    pair("adagrad columns, targets", fit, *values, attains=0.3)
+    pair("adagrad columns, targets noisy", fit, *values, quiet=False)
     fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False, batch_size=20)
     pair("adagrad columns sampled, atoms", fit, *atoms, charge=_of_a_sampled_search)
 
@@ -1359,6 +1369,13 @@ def regression():
     pair("regression found scale noisy", fit, *data, quiet=False)
     fit = _answers(n_queries=2, **searched)
     pair("regression queries, found scale", fit, *data)
+    many = np.random.default_rng(6)
+    here = changed([1.0, 1e3] * many.normal(size=(60, 2)), [-1e9, -1e9], [1e9, 1e9])
+    there = changed(0.1 * many.normal(size=(60, 2)), [5.0, 0], [-5.0, 0])
+    fit = regress("parametric", **searched, epsilon=30.0)
+    data = (here[0], there[0]), (here[1], there[1])
+    pair("regression columns", fit, *data, attains=0.3)
+    pair("regression columns noisy", fit, *data, quiet=False)
     fit = regress("parametric", privacy_unit="label", **searched)
     data = (X, ends[0]), (X, ends[1])
     pair("regression public moments", fit, *data, attains=0.5, public=(0,))

@@ -139,8 +139,8 @@ class AffineInvariantSPD(SPDGeometry):
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # E V E' with E = W^1/2 (W^-1/2 X W^-1/2)^1/2 W^-1/2, the half-way transvection.
         xp = array_namespace(point, other, tangent_vector)
-        root, whitener = self._roots(xp, point)
-        middle = sym.sqrtm(xp, sym.congruence(xp, whitener, other))
+        root, whitener = map(sym.laid_out, self._roots(xp, point))
+        middle = sym.laid_out(sym.sqrtm(xp, sym.congruence(xp, whitener, other)))
         return sym.symmetrized(xp, sym.congruence(xp, root @ middle @ whitener, tangent_vector))
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
