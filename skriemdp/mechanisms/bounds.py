@@ -13,6 +13,7 @@ __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
+_LARGEST = np.finfo(float).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +99,16 @@ def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.nd
     """
     with np.errstate(all="ignore"):
         squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
-        largest = np.maximum.reduce(squares, initial=0.0)
-        if largest <= norm * norm and largest < math.inf:
-            return rows if unit is None else rows * inverse
-        lengths = np.sqrt(squares)
-        usable = np.isfinite(lengths)
-        if norm == math.inf:
-            scaled = rows * inverse
-        else:  # the factor of a short row is the inverse itself, as where no row is long
-            scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
-        return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+        long = np.flatnonzero(~(squares <= min(norm * norm, _LARGEST)))
+        if unit is None and not len(long):
+            return rows
+        scaled = rows * inverse  # fast: one number for all rows but the few long ones
+        if len(long):
+            lengths = np.sqrt(squares[long])
+            factors = norm / np.maximum(lengths, norm) * inverse
+            usable = np.isfinite(lengths)[:, None]
+            scaled[long] = np.where(usable, rows[long] * factors[:, None], 0.0)
+        return scaled
 
 
 def short_factors(factors: np.ndarray) -> np.ndarray:
