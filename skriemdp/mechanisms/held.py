@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -53,6 +53,8 @@ _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
 _FRAME_BITS = 27
 # Entries of rounded rows that are multiplied at a time: both products find them in a cache.
 _BLOCK = 2**19
+# Of rows that are made and rounded at a time, which takes more operations.
+_ROUNDED = 2**16
 # Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
 _SLACK = 2.0**-30
 # c of :func:`weighted`, the root of 3 rounded down: 1 + c^2 < 4 in floats too.
@@ -650,13 +652,10 @@ class Outer(Held):
     def largest(self, steps: int) -> int:
         return steps // 2
 
-    def rounded(
-        self, rows: Any, steps: int, by_column: bool = False, own: bool = False
-    ) -> RoundedRows:
+    def rounded(self, rows: Any, steps: int, by_column: bool = False) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run.
 
-        Dense ones lie column by column if asked for; in the place of `rows`, if these do and are
-        the caller's `own`.
+        Dense ones lie column by column if asked for; a few of them are read at a time.
         """
         most, scale = steps // 2, float(self.resolution(steps))
         whole: Any
@@ -666,11 +665,10 @@ class Outer(Held):
                 values = np.rint(whole.data, out=whole.data)
                 squares = squared_lengths(whole)
             else:
-                order: Literal["F", "C"] = "F" if by_column else "C"
-                own = own and rows.dtype == float and rows.flags[f"{order}_CONTIGUOUS"]
-                whole = rows if own else np.empty(rows.shape, order=order)
-                squares, step = np.empty(len(rows)), _BLOCK // max(rows.shape[1], 1) + 1
-                for begin in range(0, len(rows), step):
+                count, width = rows.shape
+                whole = np.empty((count, width), order="F" if by_column else "C")
+                squares, step = np.empty(count), _ROUNDED // max(width, 1) + 1
+                for begin in range(0, count, step):
                     block = rows[begin : begin + step] * scale
                     squares[begin : begin + step] = squared_lengths(np.rint(block, out=block))
                     whole[begin : begin + step] = block
