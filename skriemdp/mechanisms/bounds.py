@@ -99,15 +99,19 @@ def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.nd
     """
     with np.errstate(all="ignore"):
         squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
+        norm = min(norm, _LARGEST)
         long = np.flatnonzero(~(squares <= min(norm * norm, _LARGEST)))
         if unit is None and not len(long):
             return rows
-        scaled = rows * inverse  # fast: one number for all rows but the few long ones
-        if len(long):
-            lengths = np.sqrt(squares[long])
-            factors = norm / np.maximum(lengths, norm) * inverse
-            usable = np.isfinite(lengths)[:, None]
-            scaled[long] = np.where(usable, rows[long] * factors[:, None], 0.0)
+        # One number for all rows takes half the time, and the factor of a short row is that number.
+        few = 8 * len(long) <= len(rows)
+        factors = norm / np.maximum(np.sqrt(squares[long] if few else squares), norm) * inverse
+        if few:
+            scaled = rows * inverse
+            scaled[long] = rows[long] * factors[:, None]
+        else:
+            scaled = rows * factors[:, None]
+        scaled[long[~np.isfinite(squares[long])]] = 0.0
         return scaled
 
 
