@@ -105,8 +105,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # Scales of so many columns fill a sparse table.
     apart = apart and not (facts["sparse"] and p > 512)
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
-    if center is None or center.any() or bounds.columns is not None and not facts["sparse"]:
-        work = work.plus(8.0 * n * p, "the centred copy of X")
+    # Rows that a run does not round are kept as it sees them.
+    if (grouped or model.subspace is not None) and not facts["sparse"]:
+        work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
     rest = mu * math.sqrt(1.0 - bounds.share - COUNT_SHARE)
     public = None
     if public_X is not None:
