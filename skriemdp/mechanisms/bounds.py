@@ -100,9 +100,9 @@ def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.nd
     with np.errstate(all="ignore"):
         squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
         norm = min(norm, _LARGEST)
-        long = np.flatnonzero(~(squares <= min(norm * norm, _LARGEST)))
-        if unit is None and not len(long):
-            return rows
+        long = (~(squares <= min(norm * norm, _LARGEST))).nonzero()[0]
+        if not len(long):
+            return rows if unit is None else rows * inverse
         # One number for all rows takes half the time, and the factor of a short row is that number.
         few = 8 * len(long) <= len(rows)
         factors = norm / np.maximum(np.sqrt(squares[long] if few else squares), norm) * inverse
