@@ -219,7 +219,8 @@ class VectorSet(Held):
                     sums = ones @ part
                 total.floats += sums.reshape(self.shape)
             return
-        rows[~np.isfinite(rows).all(axis=1)] = 0.0
+        if not math.isfinite(np.add.reduce(rows, axis=None)):
+            rows[~np.isfinite(rows).all(axis=1)] = 0.0
         most = max(1, 2**62 // self.largest(steps))  # so many int64 rows add up without overflow
         for begin in range(0, len(rows), most):
             part, groups = rows[begin : begin + most], places[begin : begin + most]
