@@ -106,11 +106,9 @@ def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.nd
         # One number for all rows takes half the time, and the factor of a short row is that number.
         few = 8 * len(long) <= len(rows)
         factors = norm / np.maximum(np.sqrt(squares[long] if few else squares), norm) * inverse
+        scaled = rows * (inverse if few else factors[:, None])
         if few:
-            scaled = rows * inverse
             scaled[long] = rows[long] * factors[:, None]
-        else:
-            scaled = rows * factors[:, None]
         scaled[long[~np.isfinite(squares[long])]] = 0.0
         return scaled
 
