@@ -135,14 +135,6 @@ class NoisyAdaGrad:
         noise = math.sqrt(self.n_steps / share) / mu
         return dataclasses.replace(self, noise_multiplier=noise, moment_multiplier=moment)
 
-    @property
-    def by_column(self) -> bool:
-        """Whether dense rows should lie column by column.
-
-        Products with one vector are a fifth faster so, and batches gather rows slower.
-        """
-        return isinstance(self.sampler, FullBatch)
-
     def held(self, shape: tuple[int, int], bound: float) -> Held:
         """The set of records' gradients of this shape, no longer than `bound`."""
         return ball(Ball(bound), math.prod(shape)) if self.grouped else Outer(bound, *shape)
@@ -192,7 +184,7 @@ class NoisyAdaGrad:
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
         total = np.zeros_like(weights)
         records = self._records(problem, weights)
-        # What is read from now on; the rows as they were make room.
+        # What is read from now on.
         problem = dataclasses.replace(problem, rows=records.arrays[0])
         if self.basis_at is None:
             expect_integers(rng, self.n_steps * weights.size)
@@ -250,7 +242,8 @@ class NoisyAdaGrad:
         if self.basis_at is None and not self.grouped:
             held = Outer(1.0, *weights.shape)
             steps = held.check(mu_of(self.noise_multiplier))
-            rows = held.rounded(rows, steps, self.by_column, problem.own)
+            # Products with one vector are a fifth faster so, and batches gather rows slower.
+            rows = held.rounded(rows, steps, by_column=isinstance(self.sampler, FullBatch))
         return Units((rows, problem.targets), problem.groups)
 
     def _mean(

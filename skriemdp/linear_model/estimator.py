@@ -33,16 +33,12 @@ from skriemdp.linear_model.glm import (
     target_interval,
     unit_rows,
 )
-from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
+from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import Seen, Units
 
 if TYPE_CHECKING:
-    from skriemdp._groups import Groups
     from skriemdp.ledger.accountant import PrivacyAccountant
-
-# Numbers of rows that are scaled at a time.
-_BLOCK = 2**17
 
 
 class _Line(NamedTuple):
@@ -416,11 +412,8 @@ default="auto"
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
-        place = settings.bounds.release(Units((X,), groups), budget, streams)
+        place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
-        rows, beyond = _rows_of_model(
-            X, place, groups, intercept, solver.by_column and basis is None
-        )
         self.clipped_fraction_ = clipped_fraction(
             beyond,
             data.facts["n"],
@@ -434,13 +427,18 @@ default="auto"
         if not settings.sampled:
             solver = solver.with_mu(budget.rest(GRADIENTS))
         unit = row_unit(intercept)
-        # The one reference to the rows, which the solver lets go once it has rounded them.
-        problems = [LinearProblem(rows, targets, settings.loss, groups, own=True).in_basis(basis)]
-        del rows
+
+        def seen(rows: Any) -> Any:
+            return unit_rows(place.offsets(rows), place.norm, intercept)
+
+        rows: Any = Seen(X, seen, X.shape[1] + intercept)
+        if issparse(X) or groups is not None or basis is not None or solver.basis_at is not None:
+            rows = rows[:]  # others are read once, to be rounded
+        problem = LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)
         lengths = place.norm if place.columns is None else place.norm * place.columns.scale
-        penalty = ridge_penalty(self.alpha, lengths, unit, problems[0].rows.shape[1], intercept)
+        penalty = ridge_penalty(self.alpha, lengths, unit, problem.rows.shape[1], intercept)
         weights, spectrum, floor, noise, evidence = solver.solve(
-            problems.pop(), penalty, settings.start, streams, intercept
+            problem, penalty, settings.start, streams, intercept
         )
         if evidence < Evidence.HIDDEN:
             warn_user(
@@ -507,23 +505,3 @@ default="auto"
         check_is_fitted(self, "coef_")
         X = read_records(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._line.scores(X)
-
-
-def _rows_of_model(
-    X: Any, place: RowPlace, groups: Groups | None, intercept: bool, by_column: bool
-) -> tuple[Any, int]:
-    """Rows as the model sees them, and how many records lie beyond the norm; private.
-
-    Dense rows of one record each are made a few at a time, so that there is one copy of the table.
-    """
-    if groups is not None or issparse(X):
-        offsets = place.offsets(X)
-        beyond = rows_beyond(Units((offsets,), groups), place.norm)
-        return unit_rows(offsets, place.norm, intercept), beyond
-    rows = np.empty((len(X), X.shape[1] + intercept), order="F" if by_column else "C")
-    step, beyond = _BLOCK // rows.shape[1] + 1, 0
-    for begin in range(0, len(X), step):
-        offsets = place.offsets(X[begin : begin + step])
-        rows[begin : begin + step] = unit_rows(offsets, place.norm, intercept)
-        beyond += rows_beyond(Units((offsets,)), place.norm)
-    return rows, beyond

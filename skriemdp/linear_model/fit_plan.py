@@ -108,8 +108,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if model.subspace is None and not (facts["sparse"] and p > 512):
         apart = _TARGET_CLIP if classes is None else _LABEL_CLIP
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
-    if center is None or center.any() or bounds.columns is not None and not facts["sparse"]:
-        work = work.plus(8.0 * n * p, "the centred copy of X")
+    # Rows that a run does not round are kept as it sees them.
+    if (grouped or model.subspace is not None) and not facts["sparse"]:
+        work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
     rest = mu * math.sqrt(1.0 - bounds.share - COUNT_SHARE)
     public = None
     if public_X is not None:

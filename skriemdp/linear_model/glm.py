@@ -224,21 +224,18 @@ class LinearProblem:
 
     Attributes
     ----------
-    rows : ndarray or CSR matrix of shape (n_rows, size)
+    rows : ndarray, CSR matrix or Seen, of shape (n_rows, size)
         Of norm about 1 at most, as of :func:`unit_rows`.
     targets : ndarray of shape (n_rows,)
     loss : GeneralizedLinearLoss
     groups : Groups, optional
         Of people, whose gradients are the means of their own rows' gradients.
-    own : bool, default=False
-        Whether a run may round `rows` where they are: nobody else reads them.
     """
 
     rows: Any
     targets: Any
     loss: GeneralizedLinearLoss
     groups: Groups | None = None
-    own: bool = False
 
     @property
     def n(self) -> int:

@@ -133,7 +133,8 @@ class ColumnSearch:
 
             def ask(places: np.ndarray, number: int) -> np.ndarray:
                 thresholds = center[both] + at[np.arange(len(both)), places]
-                thresholds = thresholds.reshape(-1, 2).T  # all lower ones, then all upper ones
+                # All lower ones, then all upper ones, each in one piece: compared faster.
+                thresholds = thresholds.reshape(-1, 2).T.copy()
 
                 def give(rows: Any) -> np.ndarray:
                     rows = rows.toarray() if issparse(rows) else rows

@@ -16,7 +16,7 @@ from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import Seen, Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -68,8 +68,9 @@ class RowPlace:
             at, rows = rows.indices, rows.copy()
             rows.data = np.clip(rows.data, -limit[at], limit[at]) / scale[at]
             return rows
-        rows = np.clip(rows, -limit, limit, out=None if rows is X else rows)
-        return np.divide(rows, scale, out=rows)
+        rows = np.minimum(rows, limit, out=None if rows is X else rows)
+        np.maximum(rows, -limit, out=rows)
+        return np.divide(rows, scale, out=rows) if self.columns.unlike else rows
 
 
 def _shares(shares: Shares, t: float) -> Shares:
@@ -194,19 +195,28 @@ class RowBounds:
             budget.take(_GRID_SHARE, RADIUS)
             self.columns.reserve(budget)
 
-    def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> RowPlace:
+    def release(
+        self, records: Units, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[RowPlace, int]:
         """Spend at most `share` of the fit's budget on the rows of a table, dense or CSR.
 
         Where the records are people, means of own rows are added up, and distances are root mean
         squares of own rows'.
+
+        Returns
+        -------
+        place : RowPlace
+        beyond : int
+            Number of records that lie beyond its norm; private.
         """
-        if self.search is None:
-            assert self.center is not None and self.norm is not None
-            return RowPlace(self.center, self.norm)
         rows = RowRecords(records_of(records))
         if self.columns is None:
-            found = self.search.release(rows, budget, streams)
-            return RowPlace(found.center, found.radius, found.level)
+            place = RowPlace(self.center, self.norm)  # type: ignore[arg-type]  # if both are public
+            if self.search is not None:
+                found = self.search.release(rows, budget, streams)
+                place = RowPlace(found.center, found.radius, found.level)
+            return place, rows.outside(place.center, place.norm)
+        assert self.search is not None
         shares = dataclasses.replace(self.search.shares, final=_GRID_SHARE)
         search = dataclasses.replace(self.search, shares=shares)
         found = search.release(rows, budget, streams)
@@ -221,10 +231,12 @@ class RowBounds:
             shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
             radii=dataclasses.replace(row_radii(), median=usual),
         )
-        scaled = Units((place.offsets(records.arrays[0]),), records.groups)
+        scaled = Seen(records.arrays[0], place.offsets, self.d)
+        rows = RowRecords(records_of(dataclasses.replace(records, arrays=(scaled,))))
         again: Any = functools.partial(streams, "scaled rows")
-        found = last.release(RowRecords(records_of(scaled)), budget, again)
-        return dataclasses.replace(place, norm=found.radius, level=found.level)
+        found = last.release(rows, budget, again)
+        place = dataclasses.replace(place, norm=found.radius, level=found.level)
+        return place, rows.outside(rows.origin, place.norm)
 
 
 def row_radii() -> Radii:
@@ -325,15 +337,6 @@ class RowRecords:
         """``center + vector``, where floats hold it."""
         moved = center + vector
         return moved if np.isfinite(moved).all() else center
-
-
-def rows_beyond(records: Units, norm: float) -> int:
-    """Number of centred rows that are longer than the norm, or of people's, in root mean square.
-
-    Not private.
-    """
-    rows = RowRecords(records_of(records))
-    return rows.outside(rows.origin, norm)
 
 
 def clipped_fraction(

@@ -13,6 +13,7 @@ __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
+_LARGEST = np.finfo(float).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +99,18 @@ def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.nd
     """
     with np.errstate(all="ignore"):
         squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
-        largest = np.maximum.reduce(squares, initial=0.0)
-        if largest <= norm * norm and largest < math.inf:
+        norm = min(norm, _LARGEST)
+        long = (~(squares <= min(norm * norm, _LARGEST))).nonzero()[0]
+        if not len(long):
             return rows if unit is None else rows * inverse
-        lengths = np.sqrt(squares)
-        usable = np.isfinite(lengths)
-        if norm == math.inf:
-            scaled = rows * inverse
-        else:  # the factor of a short row is the inverse itself, as where no row is long
-            scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
-        return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+        # One number for all rows takes half the time, and the factor of a short row is that number.
+        few = 8 * len(long) <= len(rows)
+        factors = norm / np.maximum(np.sqrt(squares[long] if few else squares), norm) * inverse
+        scaled = rows * (inverse if few else factors[:, None])
+        if few:
+            scaled[long] = rows[long] * factors[:, None]
+        scaled[long[~np.isfinite(squares[long])]] = 0.0
+        return scaled
 
 
 def short_factors(factors: np.ndarray) -> np.ndarray:

@@ -106,6 +106,23 @@ class Units:
 
 
 @dataclass(frozen=True, eq=False)
+class Seen:
+    """Rows of a table as `give` sees them, of `width` numbers; made anew whenever they are read."""
+
+    table: Any
+    give: Callable[[Any], Any]
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of columns."""
+        return self.table.shape[0], self.width
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.give(self.table[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """Blocks of rows that are made anew whenever they are read."""
 

@@ -151,7 +151,7 @@ class FeatureScaling:
             return dataclasses.replace(
                 features, center=np.where(usable, center, 0.0), scale=np.where(usable, scale, 1.0)
             )
-        place = self.bounds.release(records, budget, streams)
+        place, _ = self.bounds.release(records, budget, streams)
         scale = place.norm / math.sqrt(X.shape[1])
         if place.columns is not None:
             scale = scale * place.columns.scale
