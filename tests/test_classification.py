@@ -9,7 +9,7 @@ from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.mean.class_releases import Vote, drawn_together
+from skriemdp.mean.class_releases import ClassRule, Vote, drawn_together
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
@@ -238,3 +238,8 @@ def test_a_fit_says_beforehand_that_noise_is_of_the_size_of_the_ball(settings, r
         recwarn.clear()
         model.fit(rng.normal(size=(n, 3)), rng.integers(4, size=n))
         assert any("times the radius" in str(w.message) for w in recwarn) == said
+
+
+def test_shares_of_classes_that_noise_leaves_empty_are_equal():
+    rule = ClassRule(Euclidean(2), np.zeros(2), np.zeros((4, 2)), None, np.zeros(4))
+    assert rule.shares().tolist() == [0.25] * 4

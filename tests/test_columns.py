@@ -80,6 +80,12 @@ def test_one_wide_column_does_not_make_others_unlike_unless_it_is_certain():
         assert not are_unlike(np.linspace(1.0, 6.0, 20), certain)
 
 
+def test_one_narrow_column_of_ten_is_enough_where_it_is_certain():
+    assert columns._are_unlike(np.append(np.ones(9), 1e-3), True)
+    assert columns._are_unlike(np.append(np.ones(7), 10.0), True)
+    assert not columns._are_unlike(np.append(np.ones(9), 0.3), True)
+
+
 def test_half_of_the_columns_in_another_unit_are_seen_among_many_records():
     units = np.resize([1.0, 100.0], D)
     found, _ = search(normal(units=units), mu=20.0)

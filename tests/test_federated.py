@@ -655,6 +655,13 @@ def test_a_repeated_message_is_answered_from_memory(tmp_path):
         agent.handle(LocalTask("fit", 0, 0, 2 * np.eye(2)))
 
 
+def test_a_message_for_another_client_is_refused_and_costs_nothing(tmp_path):
+    agent = agents_with_ledgers(tmp_path)[0]
+    with pytest.raises(ValueError, match="another client"):
+        agent.handle(LocalTask("fit", 0, 1, np.eye(2)))
+    assert len(agent.accountant.history) == 0
+
+
 def test_a_crash_between_charge_and_answer_is_not_repeated(tmp_path):
     agent = agents_with_ledgers(tmp_path)[0]
     task = LocalTask("fit", 0, 0, np.eye(2))

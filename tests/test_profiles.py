@@ -319,6 +319,12 @@ EVENTS = [
 ]
 
 
+@pytest.mark.parametrize("dim", [0, 2.5, True])
+def test_a_dimension_is_a_count(dim):
+    with pytest.raises((ValueError, TypeError), match="dim"):
+        RiemannianEvent("gaussian", "sphere", dim, 1.0, 0.3, 1.0)
+
+
 @pytest.mark.parametrize("event", EVENTS, ids=str)
 def test_event_laws(event):
     assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event

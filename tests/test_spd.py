@@ -378,3 +378,12 @@ def test_one_matrix_has_the_spectrum_that_it_has_in_a_batch():
             for one, many in zip(sym.eigh(np, matrix), sym.eigh(np, matrix[None]), strict=True):
                 assert_array_equal(one, many[0])
     assert np.isnan(sym.eigh(np, np.full((2, 2), np.nan))[0]).all()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_smallest_eigenvalue_is_that_of_numpy(size, rng):
+    matrices = rng.normal(size=(50, size, size))
+    matrices += matrices.swapaxes(1, 2)
+    matrices[0] = np.eye(size)
+    found = sym.smallest_eigenvalue(np, matrices)
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(matrices)[:, 0], atol=1e-12)

@@ -32,9 +32,10 @@ _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
 # number of columns but the widest; of at most _FEW columns, if it is at most _ONE
 # (benchmarks/raw_tables.py --columns).
 _ALIKE, _FEW, _ONE = 0.3, 4, 1.3
-# From n mu = _CERTAIN sqrt(d) on no answer is far off by chance; then, if a share _SOME of them is
-# narrower than _NARROW times the root mean square (benchmarks/raw_tables.py --columns).
-_CERTAIN, _NARROW, _SOME = 256.0, 0.1, 0.1
+# From n mu = _CERTAIN sqrt(d) on no answer is far off by chance; then, if they are narrower than
+# _USUAL of their root mean square, in logarithms by _NARROWER in the mean; images of digits are by
+# up to .08 (benchmarks/raw_tables.py --columns).
+_CERTAIN, _USUAL, _NARROWER = 256.0, 1.0 / 3.0, 0.12
 # An atom is clipped at this many widths of its cells (benchmarks/raw_tables.py --columns).
 _ATOM_CLIP = 2.0
 # Name of the releases.
@@ -198,8 +199,8 @@ def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
     if len(scales) < 2:
         return False
     if certain:
-        usual = math.sqrt(np.mean(scales * scales))
-        return bool(np.mean(scales < _NARROW * usual) >= _SOME)
+        usual = _USUAL * math.sqrt(np.mean(scales * scales))
+        return float(np.mean(np.log(np.maximum(usual / scales, 1.0)))) >= _NARROWER
     if len(scales) <= _FEW:
         return _effective(scales) <= _ONE
     others = np.sort(scales)[:-1]
