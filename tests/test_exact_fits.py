@@ -134,7 +134,8 @@ def neighbours():
     X, y = np.zeros((30, 2)), np.zeros(30)
     X[:, 1] = 0.3
     rows, targets = changed(X, [1.0, 0], [1.0, 0]), changed(y, 1.0, -1.0)
-    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", n_steps=4)
+    known = {"target_range": (-1.0, 1.0), "n_steps": 4}
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", **known)
     data = (rows[0], targets[0]), (rows[1], targets[1])
     for name in ("noised", "diagonal", "norm", "none"):
         yield Pair(f"adagrad {name}", adagrad(name, fit_intercept=False), *data, 0.75)

@@ -22,6 +22,7 @@ from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
     row_unit,
+    scaled_targets,
     unit_rows,
 )
 from skriemdp.linear_model.preconditioners import Metric, Noised
@@ -145,7 +146,7 @@ def test_where_noise_is_small_runs_are_longer_and_gradients_too():
     """A rule of public numbers: n mu over the root of the parameters, from 500 on."""
 
     def planned(n, p=3, grouped=False, **settings):
-        settings = {"feature_norm": 1.0, "classes": [0, 1]} | settings
+        settings = {"feature_norm": 1.0, "target_range": (-1, 1), "classes": [0, 1]} | settings
         model = PrivateNoisyAdaGrad(**settings)
         facts = {"n": n, "p": p, "sparse": False, "classes": model.classes, "grouped": grouped}
         solver = model._plan(facts, None).settings.solver
@@ -674,14 +675,39 @@ def test_the_release_does_not_depend_on_what_lies_outside_the_bounds():
     """Rows are scaled to the public norm, targets clipped: beyond, values change nothing."""
     X, _ = blobs(50)
     X = 3.0 * X / np.linalg.norm(X, axis=1, keepdims=True)
-    y = np.full(50, 7.0)
-    problem = [
-        PrivateNoisyAdaGrad("huber")._validate(scale * X, shift + y)
-        for scale, shift in [(1, 0), (2, 5)]
+    for change in (1.0, 2.0):
+        assert_allclose(unit_rows(change * X, 1.0, True), unit_rows(X, 1.0, True), rtol=1e-12)
+        assert_allclose(scaled_targets(change * np.array([7.0, -7.0]), -1.0, 1.0), [1.0, -1.0])
+
+
+def test_targets_of_unknown_range_are_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    signal = X @ [1.0, -1.0, 0.5]
+    for unit, place in ((1.0, 0.0), (1e-6, 0.0), (1.0, 1000.0), (1e5, -1e6)):
+        y = place + unit * signal
+        model = PrivateNoisyAdaGrad("squared_error", random_state=0).fit(X, y)
+        low, high = model.target_range_
+        assert low < place < high and 2.0 < (high - low) / unit < 20.0
+        assert model.score(X, y) > 0.9
+        assert (low <= model.predict(10.0 * X)).all() and (model.predict(10.0 * X) <= high).all()
+
+
+def test_targets_out_of_a_public_range_are_told():
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    with pytest.warns(UserWarning, match="targets out of range"):
+        PrivateNoisyAdaGrad("squared_error", target_range=(-1.0, 1.0)).fit(X, 1000.0 + X[:, 0])
+
+
+def test_public_targets_tell_their_range():
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    public = {"public_X": X[:50], "public_y": 40.0 + 4.0 * np.linspace(-1.0, 1.0, 50)}
+    model = PrivateNoisyAdaGrad("squared_error", **public).fit(X[50:], 40.0 + X[50:, 0])
+    assert model.target_range_ == pytest.approx((32.0, 48.0))
+    assert [each.name for each in model.privacy_spent_.releases] == [
+        "clipped fraction",
+        "gradients",
     ]
-    rows = [unit_rows(data.arrays[0], 1.0, True) for data in problem]
-    assert_allclose(*rows, rtol=1e-12)
-    assert_allclose(problem[0].arrays[1], problem[1].arrays[1])
 
 
 def test_display_shows_the_spectrum_and_the_risks():

@@ -427,7 +427,8 @@ def _linear(estimator: PrivateNoisyAdaGrad, n: int = 100) -> Neighbours:
         X[:, 1], norm = np.resize([1.0, -1.0], n), 1.0
     X[0] = [10.0 * norm, 0.0]
     if estimator.loss in ("squared_error", "huber"):
-        ends = np.asarray(estimator.target_range, dtype=float)
+        found = isinstance(estimator.target_range, str)
+        ends = np.asarray((-1.0, 1.0) if found else estimator.target_range, dtype=float)
     else:
         ends = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
     y, z = _swapped(np.resize(ends[:2], n), ends[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,9 +29,9 @@ from skriemdp.linear_model.glm import (
     CLASSIFICATION,
     LOSSES,
     LinearProblem,
+    class_places,
     row_unit,
     scaled_targets,
-    target_interval,
     unit_rows,
 )
 from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction
@@ -110,8 +111,10 @@ default="auto"
         sqrt(d)`` and no public rows or subspace are given (sparse X: of at most 512 columns), and
         divides each by a scale of its own where they come in unlike units; the norm is then that
         of the scaled rows.
-    target_range : tuple of float, default=(-1.0, 1.0)
+    target_range : tuple of float or "private", default="private"
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
+        "private" finds them privately, for 7 to 32 % of ``mu**2``, and from `public_y`, where there
+        are any, for nothing.
     classes : array-like, optional
         Public list of a classifier's labels.  Without it the labels that occur in y are published,
         with a warning.
@@ -164,8 +167,11 @@ default="auto"
         farther counts as if it lay there, in `predict` too, which takes differences from `center_`
         first; ``X @ coef_.T + intercept_`` does neither, and far from zero loses digits.  Ones and
         infinity where nothing was asked.
+    target_range_ : tuple of float
+        Regressors only: bounds of the targets, given or found.
     clipped_fraction_ : float
-        Private estimate, for 1 % of ``mu**2``, of the share of rows that were scaled down.
+        Private estimate, for 1 % of ``mu**2``, of the share of rows that were scaled down, or whose
+        targets were clipped.
     preconditioner_ : str
         What "auto" chose.
     preconditioner_spectrum_ : ndarray
@@ -230,7 +236,7 @@ default="auto"
         manifold: ManifoldLike | None = None,
         center: ArrayLike | None = None,
         feature_norm: float | Literal["private"] = "private",
-        target_range: tuple[float, float] = (-1.0, 1.0),
+        target_range: tuple[float, float] | Literal["private"] = "private",
         classes: Iterable[Any] | None = None,
         alpha: float = 0.0,
         fit_intercept: bool = True,
@@ -315,7 +321,7 @@ default="auto"
         """Labels, or target values clipped to `target_range`; shape ``(n,)``."""
         scores = self._scores(X)
         if not _is_classifier(self):
-            return np.clip(scores[:, 0], *target_interval(self.target_range))
+            return np.clip(scores[:, 0], *self.target_range_)
         if scores.shape[1] == 1:
             return self.classes_[(scores[:, 0] > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
@@ -375,10 +381,7 @@ default="auto"
             y_numeric=regression,
         )
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None, "sparse": issparse(X)}
-        interval = None
-        if regression:
-            interval = target_interval(self.target_range)
-        else:
+        if not regression:
             warn_published_labels(self.classes)
             classes = label_list(self.classes, y)
             if len(classes) < 2:
@@ -386,8 +389,8 @@ default="auto"
                     f"classes must have at least two labels; got one class in "
                     f"{'y' if self.classes is None else 'classes'}."
                 )
-            facts["classes"] = classes
-        return Data((X, scaled_targets(y, facts["classes"], interval, "y")), facts)
+            facts["classes"], y = classes, class_places(y, classes, "y")
+        return Data((X, np.asarray(y, dtype=float)), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         return plan_fit(self, facts)
@@ -396,13 +399,13 @@ default="auto"
         settings, n = plan.settings, facts["n"]
         solver = settings.solver
         if not settings.sampled:
-            solver = solver.with_mu(settings.bounds.usual_mu)
+            solver = solver.with_mu(settings.usual_mu)
         name = f"{solver.n_steps} steps of {solver.preconditioner!r}, gaussian noise"
         unit = "x the bound of a row's norm (coordinate of a step's mean gradient)"
         error = ExpectedError("noise", solver.noise_of_last(settings.start.shape, n), unit)
         if settings.sampled or solver.basis_at is not None:
             return Expected(name, (error,))
-        signal = n * settings.bounds.usual_mu / math.sqrt(settings.start.size)
+        signal = n * settings.usual_mu / math.sqrt(settings.start.size)
         worth = "a model then says more than one answer for all rows"
         return Expected(name, (error,), LEAST_SIGNAL / signal, worth)
 
@@ -413,14 +416,25 @@ default="auto"
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
+        meant, where = 1.0 - place.level, ""
+        which, cure = "center and feature_norm", "feature_norm='private'"
+        if settings.targets is not None:
+            of_targets = Units((targets[:, None],), groups)
+            own: Any = functools.partial(streams, "targets")
+            found, missed = settings.targets.release(of_targets, budget, own)
+            (middle,), half = found.center, found.norm
+            self.target_range_ = float(middle - half), float(middle + half)
+            targets = scaled_targets(targets, *self.target_range_)
+            beyond, meant = beyond | missed, meant + 1.0 - found.level
+            which, where = "feature_norm and target_range", ", or their targets out of range,"
+            cure = "'private' for both"
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
         self.clipped_fraction_ = clipped_fraction(
-            beyond,
+            int(np.count_nonzero(beyond)),
             data.facts["n"],
-            1.0 - place.level,
-            f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "
-            "center and feature_norm from public knowledge of the data's range, or pass "
-            "feature_norm='private'.",
+            meant,
+            f"lie farther than {place.norm:.3g} from their center{where} and were scaled down; "
+            f"choose {which} from public knowledge of the data's range, or pass {cure}.",
             budget,
             streams,
         )
@@ -459,6 +473,8 @@ default="auto"
         if settings.public_weights is not None:
             baseline = clone(self)
             baseline.n_features_in_ = self.n_features_in_
+            if classes is None:
+                baseline.target_range_ = self.target_range_
             if hasattr(self, "feature_names_in_"):
                 baseline.feature_names_in_ = self.feature_names_in_
             baseline._learn(settings.public_weights, basis, unit, place, classes)
@@ -486,7 +502,7 @@ default="auto"
             weights, intercept = weights[:-1], weights[-1] * unit
         coef = weights.T * (unit / place.norm)
         if classes is None:
-            low, high = target_interval(self.target_range)
+            low, high = self.target_range_
             half = 0.5 * (high - low)
             coef, intercept = coef * half, intercept * half + 0.5 * (low + high)
         self._line = _Line(place, coef, intercept)

@@ -30,12 +30,13 @@ from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
+    class_places,
     row_unit,
     scaled_targets,
     target_interval,
     unit_rows,
 )
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, target_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
@@ -68,6 +69,8 @@ class FitPlan:
     ----------
     bounds : RowBounds
         Finds, or knows, where the rows are.
+    targets : RowBounds or None
+        Finds, or knows, where a regressor's targets are.
     solver : NoisyAdaGrad
         For full batches with the least budget that the bounds leave; it then gets what is left.
     sampled : bool
@@ -82,12 +85,19 @@ class FitPlan:
     """
 
     bounds: RowBounds
+    targets: RowBounds | None
     solver: NoisyAdaGrad
     sampled: bool
     loss: GeneralizedLinearLoss
     start: np.ndarray
     basis: np.ndarray | None
     public_weights: np.ndarray | None
+
+    @property
+    def usual_mu(self) -> float:
+        """What is left for a model of rows that lie near enough for no further steps."""
+        left = self.bounds.usual_mu**2 - _share(self.targets) * self.bounds.mu**2
+        return math.sqrt(left)
 
 
 def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
@@ -111,12 +121,15 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:
         work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
-    rest = mu * math.sqrt(1.0 - bounds.share - COUNT_SHARE)
+    interval = _interval(model, classes)
+    targets = None if classes is not None else _target_bounds(n, mu, interval)
+    searched = bounds.share + _share(targets) + COUNT_SHARE
+    rest = mu * math.sqrt(1.0 - searched)
     public = None
     if public_X is not None:
         assert center is not None and norm is not None  # from the public rows, where not given
         rows = unit_rows(public_X - center if center.any() else public_X, norm, intercept)
-        public = LinearProblem(rows, _public_targets(model, public_X, classes), loss)
+        public = LinearProblem(rows, _public_targets(model, public_X, classes, interval), loss)
     moving, basis, bases, size = callable(model.subspace), None, None, p + intercept
     if model.subspace is None:
         width = size
@@ -179,9 +192,12 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     )
     budget = GaussianBudget(mu)
     bounds.reserve(budget)
+    if targets is not None:
+        targets.reserve(budget)
     budget.take(COUNT_SHARE, COUNT, 1)
     budget.rest(GRADIENTS, width * n_outputs)
-    solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
+    first = GaussianBudget(mu * math.sqrt(searched)).event
+    solver = _sampled(solver, model, first, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
         projected = 0.0 if basis is None else 2.0 * n * width
@@ -198,9 +214,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
-        event=_event(bounds, solver, n) if sampled else budget.event,
-        settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
-        public=_public_facts(model, facts, center, norm),
+        event=compose([first, solver.event(n)]) if sampled else budget.event,
+        settings=FitPlan(bounds, targets, solver, sampled, loss, start, basis, weights),
+        public=_public_facts(model, facts, center, norm, interval),
         work=work,
         arithmetic=MATRIX if name == "paper" else INTEGERS,
         releases=budget.releases,
@@ -352,18 +368,39 @@ def _check_ridge(alpha: float, ridge: float) -> None:
         )
 
 
-def _event(bounds: RowBounds, solver: NoisyAdaGrad, n: int) -> Event:
-    """What a fit in sampled batches costs, with the search and the count."""
-    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE))
-    return compose([first.event, solver.event(n)])
+def _share(targets: RowBounds | None) -> float:
+    return 0.0 if targets is None else targets.share
 
 
-def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> NoisyAdaGrad:
-    """The solver with the noise that keeps the target together with the search."""
+def _interval(model: Any, classes: np.ndarray | None) -> tuple[float, float] | None:
+    """The public bounds of a regressor's targets; None where they are found, or are labels."""
+    if classes is not None:
+        return None
+    if not isinstance(model.target_range, str):
+        return target_interval(model.target_range)
+    check_option(("private",), target_range=model.target_range)
+    if model.public_y is None:
+        return None
+    low, high = np.min(model.public_y), np.max(model.public_y)
+    # Others may lie half as far again beyond the public ones.
+    return target_interval((1.5 * low - 0.5 * high, 1.5 * high - 0.5 * low))
+
+
+def _target_bounds(n: int, mu: float, interval: tuple[float, float] | None) -> RowBounds:
+    """Where the targets are: rows of one number."""
+    if interval is None:
+        return RowBounds(n, 1, mu, shares=target_shares(n * mu))
+    low, high = interval
+    return RowBounds(n, 1, mu, np.array([0.5 * (low + high)]), 0.5 * (high - low))
+
+
+def _sampled(solver: NoisyAdaGrad, model: Any, first: Event, n: int) -> NoisyAdaGrad:
+    """The solver with the noise that keeps the target together with the searches and the count."""
     from skriemdp.descent.stochastic import NOISE_BRACKET
 
     def event(noise: float) -> Event:
-        return _event(bounds, dataclasses.replace(solver, noise_multiplier=noise), n)
+        run = dataclasses.replace(solver, noise_multiplier=noise)
+        return compose([first, run.event(n)])
 
     noise = calibrate(event, model.epsilon, model.delta, NOISE_BRACKET)
     return dataclasses.replace(solver, noise_multiplier=noise)
@@ -389,16 +426,20 @@ def _work(model: Any, n: int, p: int, n_outputs: int) -> Work:
 
 
 def _public_facts(
-    model: Any, facts: dict[str, Any], center: np.ndarray | None, norm: float | None
+    model: Any,
+    facts: dict[str, Any],
+    center: np.ndarray | None,
+    norm: float | None,
+    interval: tuple[float, float] | None,
 ) -> dict[str, Any]:
     public: dict[str, Any] = {"n": facts["n"]}
     if norm is not None:
         public["feature_norm"] = norm
     if center is not None and center.any():
         public["center"] = center
-    if facts["classes"] is None:
-        public["target_range"] = target_interval(model.target_range)
-    else:
+    if interval is not None:
+        public["target_range"] = interval
+    if facts["classes"] is not None:
         public["classes"] = facts["classes"]
     if model.subspace is not None:
         public["subspace"] = "given"
@@ -507,11 +548,17 @@ def _public_rows(model: Any, p: int, sparse: bool) -> Any:
     return X.toarray() if issparse(X) and not sparse else X
 
 
-def _public_targets(model: Any, public_X: Any, classes: np.ndarray | None) -> np.ndarray | None:
+def _public_targets(
+    model: Any,
+    public_X: Any,
+    classes: np.ndarray | None,
+    interval: tuple[float, float] | None,
+) -> np.ndarray | None:
     if model.public_y is None:
         return None
     y = np.asarray(model.public_y)
     if y.shape != (public_X.shape[0],):
         raise ValueError(f"public_y has shape {y.shape}, expected {(public_X.shape[0],)}.")
-    interval = target_interval(model.target_range) if classes is None else None
-    return scaled_targets(y, classes, interval, "public_y")
+    if interval is None:
+        return class_places(y, classes, "public_y")
+    return scaled_targets(np.asarray(y, dtype=float), *interval)

@@ -204,15 +204,14 @@ def target_interval(target_range: Any) -> tuple[float, float]:
     return low, high
 
 
-def scaled_targets(
-    y: Any, classes: np.ndarray | None, interval: tuple[float, float] | None, name: str
-) -> np.ndarray:
-    """Class numbers in `classes`, or targets clipped to `interval` and scaled to [-1, 1]."""
-    if classes is None:
-        assert interval is not None
-        low, high = interval
-        y = np.clip(np.asarray(y, dtype=float), low, high)
-        return (y - 0.5 * (low + high)) / (0.5 * (high - low))
+def scaled_targets(y: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Targets clipped to an interval and scaled to [-1, 1]."""
+    y = np.clip(y, low, high)
+    return (y - 0.5 * (low + high)) / (0.5 * (high - low))
+
+
+def class_places(y: Any, classes: Any, name: str) -> np.ndarray:
+    """Places of labels in `classes`."""
     if not np.isin(y, classes).all():
         raise ValueError(f"{name} has labels that are not in classes; list every label.")
     return np.searchsorted(classes, y).astype(float)

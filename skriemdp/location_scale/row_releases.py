@@ -89,6 +89,15 @@ def _shares(shares: Shares, t: float) -> Shares:
     )
 
 
+def target_shares(t: float) -> Shares:
+    """Shares of a search for where numbers lie, from ``t = n mu``; with those of rows below 1."""
+    radius, move, final = (
+        float(np.clip((need / t) ** 2, least, most))
+        for need, least, most in ((10.0, 0.005, 0.04), (20.0, 0.01, 0.04), (30.0, 0.02, 0.08))
+    )
+    return Shares(0.0, radius, move, final, 3)
+
+
 def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     """A noisy vector moved towards zero, and about the error left in each of its coordinates.
 
@@ -132,6 +141,8 @@ class RowBounds:
         Public; None searches for one.
     highest : float, default=0.997
         The largest share of rows that the norm is asked to hold.
+    shares : Shares, optional
+        Of the search; by default a rule of n mu.
     apart : float, optional
         Columns may get scales of their own, where the norm is searched and so many records show
         them, and are then clipped at so many scales.  By default they do not.
@@ -148,6 +159,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     highest: float = 0.997
+    shares: Shares | None = None
     apart: float | None = None
 
     @functools.cached_property
@@ -157,7 +169,7 @@ class RowBounds:
             return None
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm)
         # Columns come in unlike units: a few of them may hold all of the mean.
-        shares = _shares(plan.shares, self.n * self.mu)
+        shares = self.shares or _shares(plan.shares, self.n * self.mu)
         return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
 
     @functools.cached_property
@@ -197,7 +209,7 @@ class RowBounds:
 
     def release(
         self, records: Units, budget: GaussianBudget, streams: NoiseStreams
-    ) -> tuple[RowPlace, int]:
+    ) -> tuple[RowPlace, np.ndarray]:
         """Spend at most `share` of the fit's budget on the rows of a table, dense or CSR.
 
         Where the records are people, means of own rows are added up, and distances are root mean
@@ -206,8 +218,8 @@ class RowBounds:
         Returns
         -------
         place : RowPlace
-        beyond : int
-            Number of records that lie beyond its norm; private.
+        beyond : ndarray of bool
+            Which records lie beyond its norm; private.
         """
         rows = RowRecords(records_of(records))
         if self.columns is None:
@@ -321,9 +333,9 @@ class RowRecords:
         for squares in self.rows.squared_norms(center):
             yield np.sqrt(squares)
 
-    def outside(self, center: np.ndarray, radius: float) -> int:
-        """Non-private: number of records farther from `center` than `radius`."""
-        return sum(int(np.count_nonzero(~(part <= radius))) for part in self.distances(center))
+    def outside(self, center: np.ndarray, radius: float) -> np.ndarray:
+        """Non-private: which records lie farther from `center` than `radius`."""
+        return ~np.concatenate([part <= radius for part in self.distances(center)])
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
         """The units, and what takes `center` from them."""

@@ -225,7 +225,7 @@ class BoundsSearch:
             return self._found(asked)
         parameter = budget.take(count_share(budget), COUNT, 1)
         found = self._found(asked)
-        longer = RowRecords(found.rows).outside(found.center, found.row_norm)
+        longer = int(np.count_nonzero(RowRecords(found.rows).outside(found.center, found.row_norm)))
         rng = streams("clipped fraction")
         clipped = noisy_fraction(longer, rows.n, parameter, budget.pure, rng)
         return dataclasses.replace(found, clipped=clipped)

@@ -70,7 +70,7 @@ class CovarianceSums:
         """
         rows = records_of(records, by_trace=False)
         found = Bounds(rows, self.center, self.row_norm, self.center)
-        longer = RowRecords(rows).outside(self.center, self.row_norm)
+        longer = int(np.count_nonzero(RowRecords(rows).outside(self.center, self.row_norm)))
         noisy = self.count.release(longer, streams("clipped fraction"))
         moment, _ = noisy_matrix(found, self.mu, streams("second moment"))
         return np.concatenate([[noisy], rows.n * moment.ravel()])

@@ -522,6 +522,12 @@ CHANGES = (
         "adagrad columns",
     ),
     Change(
+        "linear_model.fit_plan:_share",
+        times(0.0),
+        "the range of targets is not charged",
+        "adagrad targets sampled",
+    ),
+    Change(
         "location_scale.columns:ColumnSearch.share",
         times(0.5),
         "half of the vectors is not planned",

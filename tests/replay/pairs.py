@@ -588,7 +588,8 @@ def _linear_models_of_people():
     X[:, 1] = 0.3
     targets = changed(y, 1.0, -1.0)
     data = replaced(X, [1.0, 0], [1.0, 0], targets=targets)
-    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0)
+    known = {"feature_norm": 1.0, "target_range": (-1.0, 1.0)}
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", **known)
     for name in ("noised", "norm"):
         fit = adagrad(name, n_steps=4, fit_intercept=False)
         pair(f"people adagrad {name}", fit, *data, attains=0.9)
@@ -612,7 +613,7 @@ def _linear_models_of_people():
     signs = np.where(np.arange(n) % 2, 1.0, -1.0)
     targets = signs, changed(signs, -1.0, 1.0)[1]
     far = replaced(5.0 + rng.normal(size=(n, p)), [1e9, 0, 0], [-1e9, 0, 0], targets=targets)
-    fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3)
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", target_range=(-1.0, 1.0), n_steps=3)
     pair("people adagrad search", fit, *far, attains=0.2)
     pair("people adagrad search noisy", fit, *far, quiet=False)
     steps = np.outer(np.geomspace(0.01, 100.0, n), [1.0, 0, 0])
@@ -623,6 +624,10 @@ def _linear_models_of_people():
     data = replaced(units * rng.normal(size=(n, p)), [-1e9] * p, [1e9] * p, targets=(labels,) * 2)
     fit = fitted(PrivateNoisyAdaGrad, n_steps=3, classes=range(2), epsilon=30.0)
     pair("people adagrad columns", fit, *data, attains=0.3)
+    targets = [y[:, 0] for y in changed(5.0 + rng.normal(size=(n, 1)), [1e9], [-1e9])]
+    data = replaced(rng.normal(size=(n, p)), [0.0] * p, [0.0] * p, targets=targets)
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0, n_steps=3)
+    pair("people adagrad targets", fit, *data, attains=0.3)
 
 
 def _regressions_of_people():
@@ -1037,7 +1042,8 @@ def linear_models():
     X[:, 1] = 0.3
     rows = changed(X, [1.0, 0], [1.0, 0])
     targets = changed(y, 1.0, -1.0)
-    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, feature_norm=1.0)
+    known = {"feature_norm": 1.0, "target_range": (-1.0, 1.0)}
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, **known)
     public = np.eye(p)
     for name in ("noised", "diagonal", "norm", "paper", "public", "none"):
         more = {"public_X": public} if name == "public" else {}
@@ -1092,7 +1098,8 @@ def _searches_of_linear_models():
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
     flipped = changed(y, -1.0, 1.0)[1]
     X = 5.0 + rng.normal(size=(n, p))
-    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", n_steps=3)
+    known = {"target_range": (-1.0, 1.0), "n_steps": 3}
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", **known)
     ends = changed(X, [1e9, 0, 0], [-1e9, 0, 0])
     data = (ends[0], y), (ends[1], flipped)
     pair("adagrad search", adagrad(), *data, attains=0.3)
@@ -1142,11 +1149,30 @@ def _columns_of_linear_models():
     pair("adagrad columns about zero", fit, *data)
     targets = 1.0 - 2.0 * labels
     values = [(X, targets) for X, _ in data]
-    fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3, epsilon=30.0)
+    known = {"target_range": (-1.0, 1.0), "n_steps": 3, "epsilon": 30.0}
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", **known)
     pair("adagrad columns, targets", fit, *values, attains=0.3)
     pair("adagrad columns, targets noisy", fit, *values, quiet=False)
     fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False, batch_size=20)
     pair("adagrad columns sampled, atoms", fit, *atoms, charge=_of_a_sampled_search)
+    _ranges_of_targets()
+
+
+def _ranges_of_targets():
+    """A target goes from one end of all floats to the other."""
+    rng = np.random.default_rng(7)
+    n, p = 60, 2
+    X, ends = rng.normal(size=(n, p)), [[1e9], [-1e9]]
+    y = [targets[:, 0] for targets in changed(5.0 + rng.normal(size=(n, 1)), *ends)]
+    settings = {"feature_norm": 1.0, "n_steps": 3}
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
+    pair("adagrad targets", fit, (X, y[0]), (X, y[1]), attains=0.3)
+    pair("adagrad targets noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
+    fit = fitted(PrivateNoisyAdaGrad, "huber", n_steps=3)
+    both = changed(X, [1e9, 0.0], [-1e9, 0.0])
+    pair("adagrad targets and rows", fit, (both[0], y[0]), (both[1], y[1]))
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings, batch_size=20)
+    pair("adagrad targets sampled", fit, (X, y[0]), (X, y[1]), charge=_of_a_sampled_search)
 
 
 def _of_a_sampled_search(tape, mine):
