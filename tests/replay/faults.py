@@ -799,8 +799,8 @@ CHANGES = (
         "adagrad root moments",
     ),
     Change(
-        "linear_model.fit_plan:_event",
-        takes(bounds=lambda a: _Stand(a.bounds, share=0.0)),
+        "location_scale.row_releases:RowBounds.share",
+        times(0.0),
         "no search",
         "search sampled",
     ),
