@@ -359,6 +359,7 @@ def logistic(full, repeats):
             return (risk(model) - least) / (np.log(2.0) - least)
 
         model = PrivateNoisyAdaGrad(classes=[0, 1], epsilon=EPSILON, delta=DELTA)
+        told = clone(model).set_params(feature_norm=1.0)
         methods = [
             (
                 "scikit-learn LogisticRegression",
@@ -367,6 +368,12 @@ def logistic(full, repeats):
                 left,
             ),
             ("skriemdp", APPROXIMATE, lambda X=X, y=y, m=model: fitted(m, X, y), left),
+            (
+                "skriemdp, feature_norm=1",  # what the next one is told
+                APPROXIMATE,
+                lambda X=X, y=y, m=told: fitted(m, X, y),
+                left,
+            ),
             (
                 "diffprivlib LogisticRegression",
                 THEIRS,
