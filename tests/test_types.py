@@ -82,6 +82,7 @@ BOUNDS = (
     "feature_scale",
     "clip_norm",
     "base_point",
+    "target_range",
 )
 
 

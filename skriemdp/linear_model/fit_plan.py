@@ -196,8 +196,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         targets.reserve(budget)
     budget.take(COUNT_SHARE, COUNT, 1)
     budget.rest(GRADIENTS, width * n_outputs)
-    first = GaussianBudget(mu * math.sqrt(searched)).event
-    solver = _sampled(solver, model, first, n) if sampled else solver.with_mu(rest)
+    first = GaussianBudget(mu * math.sqrt(searched))
+    solver = _sampled(solver, model, first.event, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
         projected = 0.0 if basis is None else 2.0 * n * width
@@ -214,7 +214,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
-        event=compose([first, solver.event(n)]) if sampled else budget.event,
+        event=compose([first.event, solver.event(n)]) if sampled else budget.event,
         settings=FitPlan(bounds, targets, solver, sampled, loss, start, basis, weights),
         public=_public_facts(model, facts, center, norm, interval),
         work=work,
