@@ -658,3 +658,9 @@ def test_truth_values_add_up_as_the_numbers_zero_and_one(count):
         held.add(total, values, 10**6)
         sums.append(total.value())
     np.testing.assert_array_equal(*sums)
+
+
+@pytest.mark.parametrize("bound", [-1.0, np.nan, 1e200])
+def test_weighted_vectors_have_a_bound_whose_square_is_a_float(bound):
+    with pytest.raises(ValueError):
+        weighted(bound, 3)

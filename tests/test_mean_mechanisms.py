@@ -137,6 +137,7 @@ def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta
         ({"delta": 0.0, "radius": "private"}, "public center= and radius="),
         ({"delta": 0.0, "mechanism": "gradient"}, "pure"),
         ({"delta": 0.0, "noise": "gaussian"}, "pure"),
+        ({"delta": 0.0, "mechanism": "gaussian"}, "needs delta > 0"),
         ({"delta": 0.0, "center": "private"}, "pure"),
         ({"noise": "radial"}, "'laplace'"),
         ({"shrink": "js"}, "shrink"),
