@@ -277,6 +277,17 @@ def test_representatives_are_rows_of_their_own_group():
     assert place[0].index(first) == place[1].index(second)
 
 
+def test_features_in_unlike_units_get_a_scale_each(rng):
+    space, units = Sphere(2), np.array([1.0, 1e4])
+    features = rng.uniform(-1.0, 1.0, size=(6000, 2))
+    slopes = np.array([[0.3, 0.2], [0.2, -0.3]])
+    noise = 0.1 * rng.normal(size=(6000, 2))
+    y = space.exp_coordinates(space.base_point, features @ slopes + noise)
+    model = PrivateGeodesicRegressor(space, random_state=0).fit(units * features, y)
+    np.testing.assert_allclose(model.feature_scale_ / units, model.feature_scale_[0], rtol=0.5)
+    assert model.score(units * features, y) > 0.8  # .81 without noise
+
+
 # -- plans ------------------------------------------------------------------------------------
 
 

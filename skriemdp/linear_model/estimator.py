@@ -113,8 +113,8 @@ default="auto"
         of the scaled rows.
     target_range : tuple of float or "private", default="private"
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
-        "private" finds them privately, for 7 to 32 % of ``mu**2``, and from `public_y`, where there
-        are any, for nothing.
+        "private" finds them privately, for 10 to 32 % of ``mu**2``, and from `public_y`, where
+        there are any, for nothing.
     classes : array-like, optional
         Public list of a classifier's labels.  Without it the labels that occur in y are published,
         with a warning.

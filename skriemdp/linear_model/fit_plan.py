@@ -36,7 +36,7 @@ from skriemdp.linear_model.glm import (
     target_interval,
     unit_rows,
 )
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, target_shares
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, few_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
@@ -389,7 +389,7 @@ def _interval(model: Any, classes: np.ndarray | None) -> tuple[float, float] | N
 def _target_bounds(n: int, mu: float, interval: tuple[float, float] | None) -> RowBounds:
     """Where the targets are: rows of one number."""
     if interval is None:
-        return RowBounds(n, 1, mu, shares=target_shares(n * mu))
+        return RowBounds(n, 1, mu, shares=few_shares(n * mu))
     low, high = interval
     return RowBounds(n, 1, mu, np.array([0.5 * (low + high)]), 0.5 * (high - low))
 

@@ -89,11 +89,11 @@ def _shares(shares: Shares, t: float) -> Shares:
     )
 
 
-def target_shares(t: float) -> Shares:
-    """Shares of a search for where numbers lie, from ``t = n mu``; with those of rows below 1."""
+def few_shares(t: float) -> Shares:
+    """Shares of a search among rows of few numbers, from ``t = n mu``; below .33."""
     radius, move, final = (
         float(np.clip((need / t) ** 2, least, most))
-        for need, least, most in ((10.0, 0.005, 0.04), (20.0, 0.01, 0.04), (30.0, 0.02, 0.08))
+        for need, least, most in ((10.0, 0.005, 0.04), (20.0, 0.01, 0.04), (30.0, 0.05, 0.08))
     )
     return Shares(0.0, radius, move, final, 3)
 
@@ -170,6 +170,8 @@ class RowBounds:
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm)
         # Columns come in unlike units: a few of them may hold all of the mean.
         shares = self.shares or _shares(plan.shares, self.n * self.mu)
+        if self.center is not None:
+            shares = dataclasses.replace(shares, rounds=0)
         return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
 
     @functools.cached_property

@@ -61,9 +61,9 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         "private", zero otherwise.
     feature_scale : "private", float or array-like of shape (n_features,), default="private"
         What centred features are divided by; rows of X longer than one are then shortened to it,
-        silently.  "private" finds one number for all features privately.  Pass public numbers, one
-        for each, where the units of features differ widely: noise is the same for all features
-        after the division.
+        silently.  "private" finds one number for all features privately, or one for each where
+        their units differ and ``n mu >= 64 sqrt(n_features)``; with fewer records pass public ones.
+        Noise is the same for all features after the division.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
     accountant, random_state
@@ -261,7 +261,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         plan = plan_releases(
             geometry, n, mu, features, middle, d, center, radius, averaged=averaged
         )
-        if plan.point_search is not None or plan.feature_search is not None:
+        if plan.point_search is not None or plan.bounds is not None:
             warn_small_search(n, mu)
         size = 1 + d + geometry.dim
         plan.check()

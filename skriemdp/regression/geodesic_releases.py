@@ -19,10 +19,9 @@ from skriemdp.location_scale.points import PointRecords, plan_point_search, warn
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
     RowBounds,
-    RowRecords,
     clipped_fraction,
+    few_shares,
 )
-from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
@@ -50,6 +49,8 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 # The found radius is widened by this factor; highest and lowest level of its quantile
 # (benchmarks/geodesic_regression.py --part errors).
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
+# Scales at which features in unlike units are clipped; they are then shortened to length one.
+_CLIP = 20.0
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
 # Rows ``(1, z)`` are divided by this to have length one at most.
@@ -97,7 +98,9 @@ class GeodesicPlan:
         Gaussian differential privacy parameter of the whole fit.
     features : FeaturePlace
         Where they are not searched for.
-    feature_search, point_search : LocationScaleSearch or None
+    bounds : RowBounds or None
+        Finds the features.
+    point_search : LocationScaleSearch or None
     center, radius : ndarray, float or None
         Of the responses, where they are public.
     averaged : bool
@@ -115,7 +118,7 @@ class GeodesicPlan:
     n: int
     mu: float
     features: FeaturePlace
-    feature_search: LocationScaleSearch | None
+    bounds: RowBounds | None
     point_search: LocationScaleSearch | None
     center: Any
     radius: float | None
@@ -131,15 +134,16 @@ class GeodesicPlan:
     @property
     def searched(self) -> float:
         """The most that the searches and the count spend of ``mu**2``."""
-        searches = (self.feature_search, self.point_search)
-        return COUNT_SHARE + sum(s.shares.total for s in searches if s is not None)
+        rows = 0.0 if self.bounds is None else self.bounds.share
+        return COUNT_SHARE + rows + (self.point_search.shares.total if self.point_search else 0.0)
 
     def reserved(self) -> GaussianBudget:
         """A budget of which everything was taken that a fit may release."""
         budget = GaussianBudget(self.mu)
-        for search in (self.feature_search, self.point_search):
-            if search is not None:
-                search.shares.reserve(budget)
+        if self.bounds is not None:
+            self.bounds.reserve(budget)
+        if self.point_search is not None:
+            self.point_search.shares.reserve(budget)
         budget.take(COUNT_SHARE, COUNT, 1)
         rest, dim = budget.left, sum(self.moments(1.0, self.mu).sizes)
         if self.two:
@@ -197,14 +201,14 @@ class GeodesicPlan:
         self, X: np.ndarray, budget: GaussianBudget, streams: Any
     ) -> tuple[FeaturePlace, float]:
         """Where the features are, and the share of rows that are meant to be shortened."""
-        search = self.feature_search
-        if search is None:
+        if self.bounds is None:
             return self.features, 0.0
-        records: Any = RowRecords(Rows(X, *X.shape))
         own: Any = functools.partial(streams, "features")
-        found = search.release(records, budget, own)
-        scale = np.full(X.shape[1], found.radius)
-        return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
+        place, _ = self.bounds.release(Units((X,)), budget, own)
+        scale = np.full(X.shape[1], place.norm)
+        if place.columns is not None:
+            scale *= place.columns.scale
+        return FeaturePlace(np.asarray(place.center), scale), 1.0 - place.level
 
     def _ball(
         self, points: np.ndarray, budget: GaussianBudget, streams: Any
@@ -276,29 +280,32 @@ def plan_releases(
         Of the responses.
     averaged : bool
     """
-    row_search = point_search = None
-    if features is None:
-        row_search = RowBounds(n, n_features, mu, feature_center).search
-        features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
+    bounds: RowBounds | None = None
+    point_search: LocationScaleSearch | None = None
     if center is None or radius is None:
         point_search = plan_point_search(geometry, n, mu, center, radius)
-    total = sum(s.shares.total for s in (row_search, point_search) if s is not None)
+    points = 0.0 if point_search is None else point_search.shares.total
+    if features is None:
+        bounds = RowBounds(n, n_features, mu, feature_center)
+        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), apart=_CLIP)
+        if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
+            bounds = apart
+        features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
+    total = points + (0.0 if bounds is None else bounds.share)
     if total > _MOST_SEARCHED:
-        row_search, point_search = (
-            None if s is None else _cheaper(s, _MOST_SEARCHED / total)
-            for s in (row_search, point_search)
-        )
-    searches = row_search, point_search
-    return GeodesicPlan(geometry, n, mu, features, *searches, center, radius, averaged)
+        part = _MOST_SEARCHED / total
+        if bounds is not None and bounds.search is not None:
+            bounds = dataclasses.replace(bounds, shares=_cheaper(bounds.search.shares, part))
+        if point_search is not None:
+            shares = _cheaper(point_search.shares, part)
+            point_search = dataclasses.replace(point_search, shares=shares)
+    return GeodesicPlan(geometry, n, mu, features, bounds, point_search, center, radius, averaged)
 
 
-def _cheaper(search: LocationScaleSearch, factor: float) -> LocationScaleSearch:
-    """`search` with all its shares times `factor`."""
+def _cheaper(shares: Shares, factor: float) -> Shares:
+    """All of them times `factor`."""
     names = ("start", "radius", "move", "final", "stride", "far_radius")
-    shares: Shares = dataclasses.replace(
-        search.shares, **{name: factor * getattr(search.shares, name) for name in names}
-    )
-    return dataclasses.replace(search, shares=shares)
+    return dataclasses.replace(shares, **{name: factor * getattr(shares, name) for name in names})
 
 
 def representatives(groups: Groups | None, n: int) -> np.ndarray | slice:

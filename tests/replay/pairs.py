@@ -1462,6 +1462,11 @@ def along_geodesics():
         fit = fitted(kind, space, epsilon=epsilon)
         pair(f"geodesics found {epsilon:g}", fit, *data, attains=0.1)
         pair(f"geodesics found {epsilon:g} noisy", fit, *data, quiet=False)
+    far = changed([1.0, 1e3] * X, [-1e9, -1e9], [1e9, 1e9])
+    data = (far[0], ends[0]), (far[1], ends[1])
+    fit = fitted(kind, space, epsilon=30.0)
+    pair("geodesics columns", fit, *data, attains=0.3)
+    pair("geodesics columns noisy", fit, *data, quiet=False)
     # A record crosses the distances that the searches and the radius of residuals ask about.
     spread = along(space, np.linspace(0.05, 2.0, n))
     counted = (
