@@ -526,6 +526,10 @@ OTHERS = {
         None,
     ),
     "PrivateNoisyAdaGrad": (PrivateNoisyAdaGrad(**LONG), None),
+    "PrivateNoisyAdaGrad, range of targets found": (
+        PrivateNoisyAdaGrad("squared_error", n_steps=2, feature_norm=1.0, **LONG),
+        None,
+    ),
     "PrivateRiemannianERM, 20 steps": (PrivateRiemannianERM(n_steps=20, **LONG), None),
     "PrivateRiemannianERM, Poisson, 5 steps": (
         PrivateRiemannianERM(n_steps=5, batch_size=50, **LONG),

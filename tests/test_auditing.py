@@ -275,6 +275,13 @@ FAULTS = [
 
 
 @pytest.mark.slow
+def test_fits_of_an_audit_may_run_in_other_processes():
+    model = PrivateFrechetMean(radius=1.0, noise="gaussian", mechanism="tangent", epsilon=4.0)
+    audit = audit_estimator(model, trials=60, n_jobs=2, confidence=1 - 1e-8)
+    assert audit.stated == 4.0 and not audit.refuted
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "estimator", "trials"),
     FAULTS,

@@ -136,7 +136,8 @@ def audit_estimator(
     # The records are made up, or public; what is protected is what the estimator's ledger does.
     unit = getattr(getattr(estimator, "accountant", None), "unit", None)
     model = clone(estimator).set_params(accountant=Uncharged(unit))
-    spent = _scores(model, pair.data, lambda fitted: fitted.privacy_spent_, 1)[0]
+    # A model that was fitted here could not be fitted by other processes.
+    spent = _scores(clone(model), pair.data, lambda fitted: fitted.privacy_spent_, 1)[0]
     gaussian = spent.event.mu is not None
     if delta is None:
         delta, stated = spent.delta, spent.epsilon

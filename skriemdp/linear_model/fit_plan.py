@@ -36,7 +36,13 @@ from skriemdp.linear_model.glm import (
     target_interval,
     unit_rows,
 )
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, few_shares
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    LABEL_CLIP,
+    TARGET_CLIP,
+    RowBounds,
+    few_shares,
+)
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
@@ -54,9 +60,6 @@ _STEPS = 80
 # "log_loss" may have this share of the loss's own bound.
 _LITTLE_NOISE = 500.0
 _LONG_STEP, _LONG_RUNS = 7.0, ((2000.0, 240), (_LITTLE_NOISE, 160))
-# Scales at which columns in unlike units are clipped; what is cut off costs targets more than
-# labels (benchmarks/raw_tables.py --columns).
-_LABEL_CLIP, _TARGET_CLIP = 4.0, 20.0
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
 _LARGEST_RIDGE = 1e100
 
@@ -116,7 +119,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # Public directions are those of rows as they are; scales of many columns fill a sparse table.
     apart = None
     if model.subspace is None and not (facts["sparse"] and p > 512):
-        apart = _TARGET_CLIP if classes is None else _LABEL_CLIP
+        apart = TARGET_CLIP if classes is None else LABEL_CLIP
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
 # Share of mu**2 for the number of clipped rows: a convention; its noise shows a few per cent.
 COUNT_SHARE = 0.01
+# Scales at which columns in unlike units are clipped; what is cut off costs targets more than
+# labels (benchmarks/raw_tables.py --columns).
+LABEL_CLIP, TARGET_CLIP = 4.0, 20.0
 # n mu from which on a search costs little, and more than two means are taken; below, radii and
 # means get larger shares.
 _PLENTY = 100.0

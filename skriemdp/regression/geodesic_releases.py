@@ -18,6 +18,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
+    TARGET_CLIP,
     RowBounds,
     clipped_fraction,
     few_shares,
@@ -49,8 +50,6 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 # The found radius is widened by this factor; highest and lowest level of its quantile
 # (benchmarks/geodesic_regression.py --part errors).
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
-# Scales at which features in unlike units are clipped; they are then shortened to length one.
-_CLIP = 20.0
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
 # Rows ``(1, z)`` are divided by this to have length one at most.
@@ -287,7 +286,7 @@ def plan_releases(
     points = 0.0 if point_search is None else point_search.shares.total
     if features is None:
         bounds = RowBounds(n, n_features, mu, feature_center)
-        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), apart=_CLIP)
+        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), apart=TARGET_CLIP)
         if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
             bounds = apart
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
