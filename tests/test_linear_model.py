@@ -693,6 +693,17 @@ def test_targets_of_unknown_range_are_found():
         assert (low <= model.predict(10.0 * X)).all() and (model.predict(10.0 * X) <= high).all()
 
 
+@pytest.mark.parametrize(
+    "public_y, message", [(np.ones(50), "target_range"), (["a"] * 50, "public_y"), ([], "public_y")]
+)
+def test_public_targets_that_tell_no_range_are_refused(public_y, message, recording_accountant):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    public = {"public_X": X[:50], "public_y": public_y, "accountant": recording_accountant}
+    with pytest.raises((ValueError, TypeError), match=message):
+        PrivateNoisyAdaGrad("squared_error", **public).fit(X, X[:, 0])
+    assert recording_accountant.spends == []
+
+
 def test_targets_out_of_a_public_range_are_told():
     X = np.random.default_rng(0).normal(size=(5000, 3))
     with pytest.warns(UserWarning, match="targets out of range"):

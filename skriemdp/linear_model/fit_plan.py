@@ -384,7 +384,13 @@ def _interval(model: Any, classes: np.ndarray | None) -> tuple[float, float] | N
     check_option(("private",), target_range=model.target_range)
     if model.public_y is None:
         return None
-    low, high = np.min(model.public_y), np.max(model.public_y)
+    reading: Any = {"ensure_2d": False, "dtype": np.float64, "ensure_min_samples": 0}
+    values = read_array(model.public_y, "public_y", **reading)
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    if not low < high:
+        raise ValueError(
+            "public_y needs two values at least to tell a range; pass target_range=(low, high)."
+        )
     # Others may lie half as far again beyond the public ones.
     return target_interval((1.5 * low - 0.5 * high, 1.5 * high - 0.5 * low))
 
