@@ -93,7 +93,11 @@ def _shares(shares: Shares, t: float) -> Shares:
 
 
 def few_shares(t: float) -> Shares:
-    """Shares of a search among rows of few numbers, from ``t = n mu``; below .33."""
+    """Shares of a search among rows of few numbers, from ``t = n mu``; below .33.
+
+    Rough radii need no more, and a last one of less would clip more (benchmarks/raw_tables.py
+    --columns).
+    """
     radius, move, final = (
         float(np.clip((need / t) ** 2, least, most))
         for need, least, most in ((10.0, 0.005, 0.04), (20.0, 0.01, 0.04), (30.0, 0.05, 0.08))
