@@ -161,7 +161,7 @@ def steps(full):
     x, w = cloud(geometry, 1000, rng), cloud(geometry, 1, rng)[0]
     problem = FrechetProblem(GeodesicBall(geometry, None, 1.0), x)
     batch, move = np.arange(100), 0.1 * rng.normal(size=3)
-    solver = RiemannianSGD(FixedSizeSampler(100), 1.0, Moves(1, 0.1), clip_norm=1.0)
+    solver = RiemannianSGD(FixedSizeSampler(100, geometry.dim), 1.0, Moves(1, 0.1), clip_norm=1.0)
     eigh, *times = medians(
         301,
         [

@@ -125,7 +125,8 @@ def sgd(n=100_000, batches=(256, 1024, 4096)):
         problem, point = build(n)
         cells = []
         for size in batches:
-            for sampler in (PoissonSampler(size), FixedSizeSampler(size)):
+            for kind in (PoissonSampler, FixedSizeSampler):
+                sampler = kind(size, problem.geometry.dim)
                 solver = RiemannianSGD(sampler, 1.0, Moves(1, 0.1), clip_norm=1.0)
                 chosen = sampler.draw(n, np.random.default_rng(0))
                 bare, step = race(
@@ -215,11 +216,15 @@ def growth():
             problem, point = PROBLEMS[name](n)
             solver = RiemannianGradientDescent(mu=1.0, n_steps=1, step_size=0.1, clip_norm=1.0)
             full += [race(step_of(solver, problem, point), repetitions=5)[0]]
-            solver = RiemannianSGD(PoissonSampler(1000), 1.0, Moves(1, 0.1), clip_norm=1.0)
+            solver = RiemannianSGD(
+                PoissonSampler(1000, problem.geometry.dim), 1.0, Moves(1, 0.1), clip_norm=1.0
+            )
             fixed += [race(step_of(solver, problem, point), repetitions=5)[0]]
         batch = []
         for size in (2000, 8000, 32_000):
-            solver = RiemannianSGD(PoissonSampler(size), 1.0, Moves(1, 0.1), clip_norm=1.0)
+            solver = RiemannianSGD(
+                PoissonSampler(size, problem.geometry.dim), 1.0, Moves(1, 0.1), clip_norm=1.0
+            )
             batch += [race(step_of(solver, problem, point), repetitions=5)[0]]
         print(
             f"  {name:28s} full batch in n {slope(sizes, full):.2f}, "
