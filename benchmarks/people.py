@@ -189,9 +189,9 @@ def linear(quick):
         print(f"| {people} x {rows}, {p} | {cells} |")
 
 
-def class_means(radius, epsilon):
+def class_means(radius, epsilon, channels=16):
     known = {"radius": radius, "classes": [0, 1], "epsilon": epsilon, "delta": DELTA}
-    return PrivateMinimumDistanceToMean("spd", **known)
+    return PrivateMinimumDistanceToMean("spd", np.eye(channels), **known)
 
 
 def by_person(transform, X, groups):
@@ -230,7 +230,7 @@ def decoder(quick):
             X, y, groups = make_people(size, 40, channels, effect=effect, rng=rng)
             here = groups < people
             moved = recentred(X, groups)
-            whole = PerGroup(Recenter("spd"), class_means(0.3, 1.0))
+            whole = PerGroup(Recenter("spd"), class_means(0.3, 1.0, channels))
             whiten = Whitening(metric="riemann").fit_transform
             fit = functools.partial(whole.fit, X[here], y[here], groups=groups[here])
             _, spent = timed(fit)
@@ -239,7 +239,7 @@ def decoder(quick):
             _, spent_mdm = timed(lambda: MDM().fit(white[here], y[here]))  # noqa: B023
             found = [m.score(Z[~here], y[~here]) for m, Z in zip(mdm, (X, white), strict=True)]
             for epsilon, Z, radius in ((1.0, X, 3.0), *((e, moved, 0.3) for e in epsilons)):
-                model = class_means(radius, epsilon)
+                model = class_means(radius, epsilon, channels)
                 fit = functools.partial(model.fit, Z[here], y[here], groups=groups[here])
                 timed(fit)
                 found.append(model.score(Z[~here], y[~here]))
@@ -303,11 +303,11 @@ def search(quick):
 
 def clients(quick):
     draws, hospitals = (2 if quick else 10), (1, 5, 10, 20)
-    model = FederatedEstimator(class_means(0.3, 1.0), 1, local="statistic")
     print(f"109 people x 40 trials, epsilon = 1; accuracy (sd) on 60 new people, {draws} draws\n")
     print("| channels | " + " | ".join(f"N = {n}" for n in hospitals) + " |")
     print("|---" * (1 + len(hospitals)) + "|")
     for channels in (3, 6):
+        model = FederatedEstimator(class_means(0.3, 1.0, channels), 1, local="statistic")
         scores = np.empty((draws, len(hospitals)))
         for draw in range(draws):
             X, y, groups = make_people(169, 40, channels, rng=np.random.default_rng(draw))

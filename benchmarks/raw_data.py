@@ -234,7 +234,7 @@ def classes(seeds, only):
                 for kind, manifold, place, budget in (
                     *((kind, manifold, (), epsilon) for kind, manifold in models.items()),
                     (names[-1], "spd-log-euclidean", ball, epsilon),
-                    ("exact", "spd-log-euclidean", (ball[0], 100.0), 1e6),
+                    ("exact", "spd-log-euclidean", (ball[0], 100.0), 1e5),
                 ):
                     model = PrivateMinimumDistanceToMean(
                         manifold,
