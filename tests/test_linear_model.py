@@ -693,6 +693,19 @@ def test_targets_of_unknown_range_are_found():
         assert (low <= model.predict(10.0 * X)).all() and (model.predict(10.0 * X) <= high).all()
 
 
+@pytest.mark.parametrize("value", [0.0, 1e4, -1e12])
+def test_equal_targets_far_from_zero_have_a_range(value):
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    for settings in ({}, {"target_range": (value, np.nextafter(value, np.inf))}):
+        if settings and value == 0.0:
+            continue  # refused: a range of 5e-324
+        model = PrivateNoisyAdaGrad("squared_error", epsilon=2000.0, n_steps=3, **settings)
+        model.fit(X, np.full(2000, value))
+        low, high = model.target_range_
+        assert low < high and np.isfinite(model.predict(X)).all()
+        assert abs(model.intercept_ - value) <= high - low
+
+
 @pytest.mark.parametrize(
     "public_y, message", [(np.ones(50), "target_range"), (["a"] * 50, "public_y"), ([], "public_y")]
 )

@@ -422,7 +422,9 @@ default="auto"
             of_targets = Units((targets[:, None],), groups)
             own: Any = functools.partial(streams, "targets")
             found, missed = settings.targets.release(of_targets, budget, own)
-            (middle,), half = found.center, found.norm
+            (middle,) = found.center
+            # Far from zero neighbouring floats may be farther apart than that.
+            half = max(found.norm, 2.0 * np.spacing(abs(middle)))
             self.target_range_ = float(middle - half), float(middle + half)
             targets = scaled_targets(targets, *self.target_range_)
             beyond, meant = beyond | missed, meant + 1.0 - found.level
