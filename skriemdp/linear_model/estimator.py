@@ -36,7 +36,7 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.units import Seen, Units
+from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
@@ -447,7 +447,7 @@ default="auto"
         def seen(rows: Any) -> Any:
             return unit_rows(place.offsets(rows), place.norm, intercept)
 
-        rows: Any = Seen(X, seen, X.shape[1] + intercept)
+        rows: Any = SeenRows(X, seen, X.shape[1] + intercept)
         if issparse(X) or groups is not None or basis is not None or solver.basis_at is not None:
             rows = rows[:]  # others are read once, to be rounded
         problem = LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)

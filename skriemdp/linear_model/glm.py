@@ -223,7 +223,7 @@ class LinearProblem:
 
     Attributes
     ----------
-    rows : ndarray, CSR matrix or Seen, of shape (n_rows, size)
+    rows : ndarray, CSR matrix or SeenRows, of shape (n_rows, size)
         Of norm about 1 at most, as of :func:`unit_rows`.
     targets : ndarray of shape (n_rows,)
     loss : GeneralizedLinearLoss

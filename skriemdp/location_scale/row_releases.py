@@ -16,7 +16,7 @@ from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
-from skriemdp.mechanisms.units import Seen, Units
+from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -252,7 +252,7 @@ class RowBounds:
             shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
             radii=dataclasses.replace(row_radii(), median=usual),
         )
-        scaled = Seen(records.arrays[0], place.offsets, self.d)
+        scaled = SeenRows(records.arrays[0], place.offsets, self.d)
         rows = RowRecords(records_of(dataclasses.replace(records, arrays=(scaled,))))
         again: Any = functools.partial(streams, "scaled rows")
         found = last.release(rows, budget, again)

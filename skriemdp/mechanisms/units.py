@@ -106,7 +106,7 @@ class Units:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenRows:
     """Rows of a table as `give` sees them, of `width` numbers; made anew whenever they are read."""
 
     table: Any
