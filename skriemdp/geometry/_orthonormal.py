@@ -19,6 +19,7 @@ import numpy as np
 from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
+from skriemdp.geometry.base import Embedding
 
 
 def frobenius_product(xp: ModuleType, a: Array, b: Array) -> Array:
@@ -126,3 +127,16 @@ def skew_from_coordinates(xp: ModuleType, coordinates: Array, p: int) -> Array:
     basis[np.arange(rows.size), columns * p + rows] = -math.sqrt(0.5)
     basis = xp.asarray(basis, dtype=coordinates.dtype, device=device(coordinates))
     return xp.reshape(coordinates @ basis, (*coordinates.shape[:-1], p, p))
+
+
+def orthonormal_embedding(shape: tuple[int, ...]) -> Embedding:
+    """Matrices with orthonormal columns as the vectors of their entries; square ones: rotations."""
+
+    def nearest(mean: np.ndarray) -> np.ndarray:
+        left, _, right = np.linalg.svd(mean.reshape(shape), full_matrices=False)
+        if shape[0] == shape[1] and np.linalg.det(left @ right) < 0.0:
+            left[:, -1] *= -1.0  # the nearest rotation
+        return left @ right
+
+    size = math.prod(shape)
+    return Embedding(lambda x: x.reshape(len(x), size), nearest, size, math.sqrt(shape[1]))

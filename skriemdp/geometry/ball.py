@@ -31,7 +31,7 @@ def center_reach(geometry: Geometry) -> float:
 
 def within_center_reach(geometry: Geometry, point: Array) -> bool:
     """Whether `point`, and each part of it on a product, lies within :func:`center_reach`."""
-    factors = getattr(geometry, "factors", ())
+    factors = geometry.factors
     if factors:
         parts = zip(factors, geometry.split(point), strict=True)  # type: ignore[attr-defined]
         return all(within_center_reach(factor, part) for factor, part in parts)
@@ -45,7 +45,7 @@ def descent_reach(geometry: Geometry) -> float:
     In wider balls of negative curvature rounding moves a sum of logarithms at an iterate by more
     than a negligible part of what a record may move it by; at the centre it does not.
     """
-    if hasattr(geometry, "factors"):
+    if geometry.factors:
         return min(descent_reach(factor) for factor in geometry.factors)
     low = geometry.curvature_bounds[0]
     if geometry.curvature_bounds == (0.0, 0.0):

@@ -5,13 +5,89 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
 from skriemdp.geometry._elementary import dot, length
 from skriemdp.geometry._tiles import tiles
+
+
+class Embedding(NamedTuple):
+    """A manifold inside a ball of vectors, or among projectors: a mean there is a place to begin.
+
+    Attributes
+    ----------
+    give : callable
+        ``give(points)`` returns one vector for each point, ``(n, size)``, or orthonormal rows that
+        span the image of its projector, ``(n, rank, size)``.
+    nearest : callable
+        ``nearest(mean)`` returns a point near a mean of vectors, any array ``(size,)``, or near a
+        mean of projectors, any symmetric matrix.
+    size : int
+        Length of the vectors, or of the rows.
+    radius : float
+        Bound of the Euclidean norm of the vectors; longer ones are shortened to it.
+    rank : int
+        Rank of the projectors; 0 for vectors.
+    on_sphere : bool
+        Whether all vectors have norm 1, so that the norm of their mean tells how far apart they
+        are.
+    """
+
+    give: Callable[[np.ndarray], np.ndarray]
+    nearest: Callable[[np.ndarray], np.ndarray]
+    size: int
+    radius: float = 1.0
+    rank: int = 0
+    on_sphere: bool = False
+
+
+class Scaling(NamedTuple):
+    """How points change with their unit of measurement: a search begins at the base point, scaled.
+
+    Attributes
+    ----------
+    unit : callable
+        ``unit(points)`` returns one positive number for each point.
+    charted : callable
+        ``charted(rows)`` returns the same numbers, from rows of :meth:`Geometry.chart`.
+    point : callable
+        ``point(unit)`` is the base point in this unit.
+    distance : callable
+        ``distance(unit)`` is the factor by which the unit makes distances longer.
+    """
+
+    unit: Callable[[np.ndarray], np.ndarray]
+    charted: Callable[[np.ndarray], np.ndarray]
+    point: Callable[[float], np.ndarray]
+    distance: Callable[[float], float]
+
+
+class Reach(NamedTuple):
+    """How far from each other points are, as far as that is known before any record is seen.
+
+    Attributes
+    ----------
+    typical : float or None
+        Distance of an ordinary record to the mean; None where the space suggests none.
+    unit : float
+        Radius of curvature of a compact space.
+    diameter : float
+        Largest distance of two points; infinite where it is not known.
+    ball : float
+        A radius a little above this one is brought down to it.
+    bend : float
+        Rate at which most geodesics part, as a fraction of what the lower curvature bound allows.
+    """
+
+    typical: float | None = None
+    unit: float = 1.0
+    diameter: float = math.inf
+    ball: float = math.inf
+    bend: float = 1.0
 
 
 class Geometry(abc.ABC):
@@ -39,13 +115,15 @@ class Geometry(abc.ABC):
         Lower and upper bound of the sectional curvatures, ``-inf`` / ``inf`` where there is none.
     injectivity_radius : float
         Infimum over points, in geodesic distance.
+    factors : tuple of Geometry
+        Of a product; its methods `split` and `join` convert points.  Empty by default.
     base_point : ndarray of shape ``shape``
         The public default centre; a fresh NumPy array of float64.
     """
 
-    # Whether a row of log_coordinates, exp_coordinates and dist is, to the last bit, the same
-    # whatever the other rows are, how many there are, and where it stands among them;
-    # tests/test_lattice.py holds those to it that say so.
+    # Whether a row of log_coordinates, exp_coordinates and dist, and of what embedding and scaling
+    # give, is, to the last bit, the same whatever the other rows are, how many there are, and
+    # where it stands among them; tests/test_lattice.py holds those to it that say so.
     separate_rows: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a subclass makes each a field or a property
@@ -58,6 +136,10 @@ class Geometry(abc.ABC):
         def curvature_bounds(self) -> tuple[float, float]: ...
         @property
         def injectivity_radius(self) -> float: ...
+        @property
+        def factors(self) -> tuple[Geometry, ...]: ...
+    else:
+        factors = ()
 
     # -- every geometry must say ------------------------------------------------------------------
 
@@ -286,6 +368,27 @@ class Geometry(abc.ABC):
         A matter of speed alone; false by default.
         """
         return False
+
+    # -- what a private search for a ball asks; by default it begins at the base point --
+
+    @property
+    def embedding(self) -> Embedding | None:
+        """The space inside a ball of vectors or among projectors; None, this default, if neither.
+
+        Compact spaces should have one: a search cannot find data there that are far from the base
+        point.
+        """
+        return None
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """How points change with their unit of measurement; None, this default, if they do not."""
+        return None
+
+    @property
+    def reach(self) -> Reach:
+        """What is known of distances before any record is seen; by default nothing."""
+        return Reach()
 
     # -- derived facts --------------------------------------------------------------------------
 

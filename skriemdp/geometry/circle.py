@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import Embedding, Geometry, Reach
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,23 @@ class Circle(Geometry):
 
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         return tangent_vector + 0.0 * point + 0.0 * other
+
+    @property
+    def embedding(self) -> Embedding:
+        def give(points: np.ndarray) -> np.ndarray:
+            angles = points[:, 0] * (2.0 * math.pi / self.length)
+            return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+        def nearest(mean: np.ndarray) -> np.ndarray:
+            turn = math.atan2(mean[1], mean[0]) % (2.0 * math.pi)
+            return np.array([turn * (self.length / (2.0 * math.pi))])
+
+        return Embedding(give, nearest, 2, on_sphere=True)
+
+    @property
+    def reach(self) -> Reach:
+        unit = self.length / (2.0 * math.pi)
+        return Reach(unit=unit, diameter=math.pi * unit)
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return array_namespace(x).isfinite(x)[..., 0]

@@ -13,7 +13,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, nonzero
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry.base import CoordinateGeometry, Reach
 from skriemdp.geometry.spd.log_euclidean import LogEuclideanSPD
 
 # Coordinates longer than this are of matrices that floats cannot tell from singular ones.
@@ -82,6 +82,10 @@ class Correlation(CoordinateGeometry):
     @property
     def injectivity_radius(self) -> float:
         return math.inf
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(math.sqrt(self.size), bend=0.5)
 
     @property
     def base_point(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from skriemdp.geometry._curvature import grassmann_form
 from skriemdp.geometry._elementary import sinc
 from skriemdp.geometry._orthonormal import Complement, t
 from skriemdp.geometry._symmetric import conjugated, eigh
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import Embedding, Geometry, Reach
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,28 @@ class Grassmann(Geometry):
     def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
         return orth.uniform(rng, self.n, self.p)
+
+    @property
+    def embedding(self) -> Embedding:
+        # Projectors on the complements, where those have the lower rank: they are closer together.
+        turned, corank = 2 * self.p > self.n, self.n - self.p
+
+        def give(points: np.ndarray) -> np.ndarray:
+            if turned:
+                unit = np.broadcast_to(np.eye(corank), (len(points), corank, corank))
+                points = Complement(np, points).expand(unit)
+            return np.swapaxes(points, -1, -2)
+
+        def nearest(mean: np.ndarray) -> np.ndarray:
+            return np.linalg.eigh(-mean if turned else mean)[1][:, corank:]
+
+        return Embedding(give, nearest, self.n, rank=corank if turned else self.p)
+
+    @property
+    def reach(self) -> Reach:
+        angles = min(self.p, self.n - self.p)
+        diameter = 0.5 * math.pi * math.sqrt(angles)
+        return Reach(diameter=diameter, ball=0.999 * self.radius_limit)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         # X cos(S) + U sin(S)/S with S = (U' U)^(1/2): entire functions of U' U, so its eigenvalues

@@ -17,7 +17,8 @@ from skriemdp._arrays import Array
 from skriemdp._config import get_config
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._layout import Layout
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry._orthonormal import orthonormal_embedding
+from skriemdp.geometry.base import Embedding, Geometry
 
 _UNKNOWN = (-math.inf, math.inf)
 _GLOBAL_RNG = threading.Lock()
@@ -158,6 +159,14 @@ class PymanoptGeometry(Geometry):
 
     def __hash__(self) -> int:
         return hash((type(self.manifold), self.shape, self.dim))
+
+    @property
+    def embedding(self) -> Embedding | None:
+        kind = type(self.manifold)
+        own = kind.__module__.startswith("pymanopt.") and len(self.shape) == 2
+        if own and kind.__name__ == "SpecialOrthogonalGroup" and self.shape[0] == self.shape[1]:
+            return orthonormal_embedding(self.shape)
+        return None
 
     @property
     def base_point(self) -> np.ndarray:

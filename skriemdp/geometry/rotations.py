@@ -13,8 +13,8 @@ from skriemdp._validation import check_positive
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
-from skriemdp.geometry._orthonormal import t
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry._orthonormal import orthonormal_embedding, t
+from skriemdp.geometry.base import CoordinateGeometry, Embedding
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,10 @@ class Rotations(CoordinateGeometry):
     @property
     def base_point(self) -> np.ndarray:
         return np.eye(3)
+
+    @property
+    def embedding(self) -> Embedding:
+        return orthonormal_embedding(self.shape)
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -12,7 +12,8 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry._elementary import nonzero, sinc
 from skriemdp.geometry._orthonormal import Complement, frobenius_product
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.base import Embedding, Geometry
+from skriemdp.geometry.grassmann import Grassmann
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,19 @@ class PlanarShapes(Geometry):
         xp = array_namespace(x)
         x = x - xp.mean(x, axis=-2, keepdims=True)
         return x / nonzero(xp, xp.sqrt(frobenius_product(xp, x, x)))[..., None, None]
+
+    @property
+    def embedding(self) -> Embedding:
+        # All turns and sizes of a shape are a plane.
+        planes = Grassmann(2 * self.landmarks, 2).embedding
+
+        def give(points: np.ndarray) -> np.ndarray:
+            return planes.give(self.planes(points))
+
+        def nearest(mean: np.ndarray) -> np.ndarray:
+            return self.nearest(planes.nearest(mean))
+
+        return planes._replace(give=give, nearest=nearest)
 
     def planes(self, x: np.ndarray) -> np.ndarray:
         """Orthonormal frames ``(..., 2 k, 2)`` of the planes of all turns and sizes of shapes."""

@@ -15,7 +15,7 @@ from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
@@ -334,6 +334,21 @@ class Sphere(CoordinateGeometry):
         sign = xp.where(first < 0, -xp.ones_like(first), xp.ones_like(first))
         head, tail = tangent_vector[..., :1], tangent_vector[..., 1:]
         return tail - rest * (sign * head / (1 + xp.abs(first)))
+
+    @property
+    def embedding(self) -> Embedding:
+        def give(points: np.ndarray) -> np.ndarray:
+            return points if self.radius == 1.0 else points / self.radius
+
+        def nearest(mean: np.ndarray) -> np.ndarray:
+            size = float(np.linalg.norm(mean))
+            return mean * (self.radius / size) if size > 0.0 else self.base_point
+
+        return Embedding(give, nearest, self.dim + 1, on_sphere=True)
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(unit=self.radius, diameter=math.pi * self.radius)
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
         return constant_form(array_namespace(point, moment), self.radius**-2, moment)

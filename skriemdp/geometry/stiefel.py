@@ -12,8 +12,8 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry import _stiefel_paths as paths
-from skriemdp.geometry._orthonormal import Complement, skew, t
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry._orthonormal import Complement, orthonormal_embedding, skew, t
+from skriemdp.geometry.base import Embedding, Geometry
 
 # Weight of the skew part in the metric: |X A + X_perp B|^2 = beta |A|^2 + |B|^2.
 _BETA = {"embedded": 1.0, "canonical": 0.5}
@@ -146,6 +146,10 @@ class Stiefel(Geometry):
         complement, q, target = self._reduced(xp, point, other)
         a, b = paths.log(xp, target, self.p, self._beta, 2 * self.injectivity_radius)
         return complement, a, q @ b
+
+    @property
+    def embedding(self) -> Embedding:
+        return orthonormal_embedding(self.shape)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)

@@ -18,13 +18,11 @@ from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
-from skriemdp.geometry.base import Geometry, is_one_of
+from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.units import Units, one_by_one
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
-# Compact spaces whose radii are known in their own unit.
-_SYMMETRIC = ("Sphere", "Circle", "Grassmann")
 _RATIO = 1.1
 # Smallest and largest radius that can be found, in natural units: a convention.
 _LEAST, _MOST = 1e-5, 1e3
@@ -51,31 +49,20 @@ def radii(geometry: Any) -> Radii:
     """What is public about radii on `geometry`."""
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
-    if is_one_of(geometry, "SPDGeometry", "Correlation"):
-        # Geodesics of matrices usually part at half of the extreme rate.
-        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=0.5 * bend)
-    if is_one_of(geometry, *_SYMMETRIC):
-        unit, whole = _unit_and_diameter(geometry)
-        ball = _BELOW * geometry.radius_limit if is_one_of(geometry, "Grassmann") else math.inf
-        median = min(_POSITIVE * unit, 0.25 * whole)
-        return Radii(_grid(_LEAST * unit, whole), median, whole, ball=ball)
-    limit = geometry.radius_limit
+    known, limit = geometry.reach, geometry.radius_limit
+    if known.diameter < math.inf:
+        typical = _POSITIVE * known.unit if known.typical is None else known.typical
+        median = min(typical, 0.25 * known.diameter)
+        grid = _grid(_LEAST * known.unit, known.diameter)
+        return Radii(grid, median, known.diameter, ball=known.ball)
+    if known.typical is not None:
+        return Radii(_grid(_LEAST, _MOST), known.typical, bend=known.bend * bend)
     if limit < math.inf:
         median = min(_POSITIVE, 0.5 * limit)
         return Radii(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
-    if bend > 0.0 and high <= 0.0 and not hasattr(geometry, "factors"):
+    if bend > 0.0 and high <= 0.0 and not geometry.factors:
         return Radii(_grid(_LEAST / bend, _MOST / bend), _NEGATIVE / bend, bend=bend)
     return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
-
-
-def _unit_and_diameter(geometry: Any) -> tuple[float, float]:
-    """Radius of curvature, and the largest distance of two points."""
-    if is_one_of(geometry, "Grassmann"):
-        angles = min(geometry.p, geometry.n - geometry.p)
-        return 1.0, 0.5 * math.pi * math.sqrt(angles)
-    sphere = is_one_of(geometry, "Sphere")
-    unit = geometry.radius if sphere else geometry.length / (2.0 * math.pi)
-    return unit, math.pi * unit
 
 
 @functools.lru_cache(maxsize=64)
@@ -118,7 +105,7 @@ def plan_point_search(
         center_known=known,
         radius_known=radius is not None,
     )
-    if is_one_of(geometry, *_SYMMETRIC):
+    if rule is not None and geometry.reach.diameter < math.inf:
         # From a mean in the surrounding space one step leads as near as two.
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
     known_radii = radii(geometry)
@@ -152,15 +139,16 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
 
-    return _alone(geometry, functools.partial(geometry.log_coordinates, center))
+    return alone(geometry, functools.partial(geometry.log_coordinates, center))
 
 
 def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
-    return np.asarray(_alone(geometry, functools.partial(geometry.dist, center))(points))
+    return np.asarray(alone(geometry, functools.partial(geometry.dist, center))(points))
 
 
-def _alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
+def alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """What `geometry` gives for each row, called row by row where rows are not separate."""
     return give if geometry.separate_rows else one_by_one(give)
 
 
@@ -300,7 +288,7 @@ class PointRecords:
             known = self.seen_from(ball.center) if self.geometry.separate_rows else ()
             return FrechetProblem.from_records(ball, self.points, *known)
         seen = self.vectors(ball.center)
-        give = _alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
+        give = alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
         with np.errstate(all="ignore"):  # long ones are shortened before they count
             people = np.asarray(map_tiles(give, seen))
         return FrechetProblem.from_records(ball, people, seen)

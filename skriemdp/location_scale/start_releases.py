@@ -1,7 +1,6 @@
 """Where a search on a manifold begins: one release that needs no radius, on spaces that allow it.
 
-Compact manifolds in a Euclidean space have a mean there, and bounds that hold for every point;
-symmetric positive definite matrices have a determinant.
+Geometries say it themselves, by `Geometry.embedding` and `Geometry.scaling`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._orthonormal import Complement
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.base import is_one_of
-from skriemdp.location_scale.points import PointRecords
+from skriemdp.location_scale.points import PointRecords, alone
 from skriemdp.location_scale.search import START, Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.held import VectorSet, ball, projectors
+from skriemdp.mechanisms.held import VectorSet, ball, projectors, unpacked
 from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -61,15 +57,9 @@ class StartRule(abc.ABC):
     ) -> Start:
         """A start for the share of the budget; the records are points."""
 
-    @property
-    def held(self) -> VectorSet | None:
-        """The set of what a record adds to a mean; None where there is none."""
-        return None
-
+    @abc.abstractmethod
     def check(self, mu: float) -> None:
         """ValueError where integers would be too coarse for the release in a fit of this `mu`."""
-        if self.held is not None:
-            self.held.check(mu * math.sqrt(self.share))
 
 
 def start_rule(geometry: Any, n: int, mu: float) -> StartRule | None:
@@ -78,189 +68,77 @@ def start_rule(geometry: Any, n: int, mu: float) -> StartRule | None:
     def share(part: float, least: float = 0.03, most: float = 0.25) -> float:
         return min(max((part / max(n * mu, 1e-3)) ** 2, least), most)
 
-    if is_one_of(geometry, "SPDGeometry"):
-        return _Unit(geometry, n, share(14.0))
-    if is_one_of(geometry, "Grassmann"):
-        return _Subspace(geometry, n, share(10.0, _SUBSPACE_SHARE))
-    if is_one_of(geometry, "PlanarShapes"):
-        return _Shape(geometry, n, share(10.0, _SUBSPACE_SHARE))
-    if is_one_of(geometry, "Product"):
+    if geometry.factors:
         rules = tuple(start_rule(factor, n, mu) for factor in geometry.factors)
         whole = max((rule.share for rule in rules if rule is not None), default=0.0)
         return _Factors(geometry, n, whole, rules) if whole else None
-    if is_one_of(geometry, "Sphere"):
-        return _Ambient(geometry, n, share(8.0 * math.sqrt((geometry.dim + 1) / 3.0), most=0.2))
-    if is_one_of(geometry, "Stiefel", "Circle", "Rotations") or _is_rotations(geometry):
-        return _Ambient(geometry, n, share(10.0))
-    return None
-
-
-def _is_rotations(geometry: Any) -> bool:
-    """Whether points are matrices of pymanopt's special orthogonal group."""
-    if not is_one_of(geometry, "PymanoptGeometry"):
-        return False
-    kind = type(geometry.manifold)
-    named = kind.__name__ == "SpecialOrthogonalGroup" and kind.__module__.startswith("pymanopt.")
-    return named and len(geometry.shape) == 2 and geometry.shape[0] == geometry.shape[1]
-
-
-# -- means in the surrounding space ---------------------------------------------------------------
+    if geometry.scaling is not None:
+        return _Unit(geometry, n, share(14.0))
+    known = geometry.embedding
+    if known is None:
+        return None
+    if known.rank:
+        return _Embedded(geometry, n, share(10.0, _SUBSPACE_SHARE))
+    if known.on_sphere:
+        return _Embedded(geometry, n, share(8.0 * math.sqrt(known.size / 3.0), most=0.2))
+    return _Embedded(geometry, n, share(10.0))
 
 
 @dataclass(frozen=True)
-class _Ambient(StartRule):
-    """The mean of the points as vectors, each in the ball that holds all of the manifold."""
+class _Embedded(StartRule):
+    """The point nearest to the mean of the points as vectors, or as projectors."""
 
     @functools.cached_property
     def held(self) -> VectorSet:
-        return ball(Ball(self._radius), self._dim)
+        """The set of what a record adds."""
+        known = self.geometry.embedding
+        if known.rank:
+            return projectors(known.size, known.rank)
+        return ball(Ball(known.radius), known.size)
 
-    @property
-    def _dim(self) -> int:
-        return 2 if is_one_of(self.geometry, "Circle") else math.prod(self.geometry.shape)
-
-    @property
-    def _radius(self) -> float:
-        shape = self.geometry.shape
-        return math.sqrt(shape[1]) if len(shape) == 2 else 1.0
+    def check(self, mu: float) -> None:
+        self.held.check(mu * math.sqrt(self.share))
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> Start:
-        held = self.held
+        known, held = self.geometry.embedding, self.held
         mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
-        total, sigma = private_sum(records.units, self._embedded, held, mu, rng)
-        direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
-        noise = (sigma / self.n) ** 2
+        give = alone(self.geometry, known.give)
+        total, sigma = private_sum(records.units, give, held, mu, rng)
+        scale, length = sigma * math.sqrt(held.width), None
+        if known.rank:
+            matrix = unpacked(total, known.size)
+            middle = matrix - np.trace(matrix) / known.size * np.eye(known.size)
+            return Start(known.nearest(matrix), 1.0, float(np.linalg.norm(middle)) / scale)
         mean = total / self.n
-        square = max(float(mean @ mean) - self._dim * noise, noise)
-        length = math.sqrt(square) if is_one_of(self.geometry, "Sphere", "Circle") else None
-        return Start(self._nearest(mean), 1.0, direction, length)
-
-    def _embedded(self, points: np.ndarray) -> np.ndarray:
-        """Rows of numbers; only sphere and circle need to be brought to unit length."""
-        if is_one_of(self.geometry, "Sphere"):
-            return points if self.geometry.radius == 1.0 else points / self.geometry.radius
-        if is_one_of(self.geometry, "Circle"):
-            angles = points[:, 0] * (2.0 * math.pi / self.geometry.length)
-            return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        return points.reshape(len(points), -1)
-
-    def _nearest(self, mean: np.ndarray) -> np.ndarray:
-        """The point of the manifold nearest to `mean` (post-processing)."""
-        geometry = self.geometry
-        if is_one_of(geometry, "Sphere"):
-            length = float(np.linalg.norm(mean))
-            return mean * (geometry.radius / length) if length > 0.0 else geometry.base_point
-        if is_one_of(geometry, "Circle"):
-            turn = math.atan2(mean[1], mean[0]) % (2.0 * math.pi)
-            return np.array([turn * (geometry.length / (2.0 * math.pi))])
-        left, _, right = np.linalg.svd(mean.reshape(geometry.shape), full_matrices=False)
-        if geometry.shape[0] == geometry.shape[1] and np.linalg.det(left @ right) < 0.0:
-            left[:, -1] *= -1.0  # the nearest rotation
-        return left @ right
-
-
-@dataclass(frozen=True)
-class _Subspace(StartRule):
-    """The leading subspace of the mean projector, on the subspaces or on their complements.
-
-    Whichever have the lower dimension: their projectors are closer to each other.
-    """
-
-    @property
-    def _turned(self) -> bool:
-        return 2 * self.geometry.p > self.geometry.n
-
-    @functools.cached_property
-    def held(self) -> VectorSet:
-        m, p = self.geometry.n, self.geometry.p
-        return projectors(m, m - p if self._turned else p)
-
-    def release(
-        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
-        m, held = self.geometry.n, self.held
-        mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
-        triangle, sigma = private_sum(records.units, self._frames, held, mu, rng)
-        noisy = np.zeros((m, m))
-        noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
-        noisy += noisy.T
-        np.fill_diagonal(noisy, np.diagonal(noisy) / math.sqrt(2.0))
-        middle = noisy - np.trace(noisy) / m * np.eye(m)
-        direction = float(np.linalg.norm(middle)) / (sigma * math.sqrt(held.width))
-        vectors = np.linalg.eigh(-noisy if self._turned else noisy)[1]
-        return Start(vectors[:, m - self.geometry.p :], 1.0, direction)
-
-    def _frames(self, points: np.ndarray) -> np.ndarray:
-        """The columns of the frames, as rows."""
-        if self._turned:
-            eye = np.eye(self.geometry.dim // self.geometry.p)
-            eye = np.broadcast_to(eye, (len(points), *eye.shape))
-            points = Complement(np, points).expand(eye)
-        return np.swapaxes(points, -1, -2)
-
-
-@dataclass(frozen=True)
-class _Shape(StartRule):
-    """The leading plane of the mean projector on all turns and sizes of a shape."""
-
-    @property
-    def _planes(self) -> _Subspace:
-        from skriemdp.geometry.grassmann import Grassmann
-
-        return _Subspace(Grassmann(2 * self.geometry.landmarks, 2), self.n, self.share)
-
-    @property
-    def held(self) -> VectorSet:
-        return self._planes.held
-
-    def release(
-        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
-        rule, planes = self._planes, self.geometry.planes(records.points)
-        shown = PointRecords(rule.geometry, planes, groups=records.groups)
-        found = rule.release(shown, budget, streams)
-        return dataclasses.replace(found, center=self.geometry.nearest(found.center))
-
-
-# -- units of matrices ----------------------------------------------------------------------------
+        if known.on_sphere:
+            noise = (sigma / self.n) ** 2
+            length = math.sqrt(max(float(mean @ mean) - known.size * noise, noise))
+        return Start(known.nearest(mean), 1.0, float(np.linalg.norm(total)) / scale, length)
 
 
 @dataclass(frozen=True)
 class _Unit(StartRule):
-    """A multiple of the identity, at the private median of the determinants."""
+    """The base point, in the private median of the records' units of measurement."""
+
+    def check(self, mu: float) -> None:
+        return  # counts are integers already
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
     ) -> Start:
-        size = self.geometry.size
-
-        # In a chart of logarithms the determinant is the trace.
-        charted = records.chart is not None
-        units = Units((records.chart,), records.groups) if charted else records.units
-
-        def give(block: np.ndarray) -> np.ndarray:
-            logs = _trace(block, size) if charted else sym.log_determinant(block)
-            return np.exp(logs / size)
-
+        scaling, chart = self.geometry.scaling, records.chart
+        units = records.units if chart is None else Units((chart,), records.groups)
+        give = alone(self.geometry, scaling.unit if chart is None else scaling.charted)
         if units.groups is None:
             values = map_tiles(give, units.arrays[0])
         else:
-            values = np.concatenate(list(units.tiles(give, size**2, "mean")))
+            width = math.prod(self.geometry.shape)
+            values = np.concatenate(list(units.tiles(give, width, "mean")))
         asked = budget, self.share, START, _UNITS, 0.5, [values], len(values), streams("unit")
         unit = noisy_quantile(*asked, prior=(0.0,) * len(_UNITS))
-        # Distances of the other metrics do not change with the unit.
-        scale = math.sqrt(unit) if is_one_of(self.geometry, "BuresWassersteinSPD") else 1.0
-        return Start(unit * np.eye(size), scale)
-
-
-def _trace(coordinates: np.ndarray, size: int) -> np.ndarray:
-    """Traces of matrices, each from the coordinates that :func:`sym.pack` gives of it."""
-    return np.asarray(sum(coordinates.T[1:size], start=coordinates[:, 0]))
-
-
-# -- products -------------------------------------------------------------------------------------
+        return Start(scaling.point(unit), scaling.distance(unit))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from types import ModuleType
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry.base import CoordinateGeometry, Reach, Scaling
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,30 @@ class SPDGeometry(CoordinateGeometry):
     @property
     def dim(self) -> int:
         return self.size * (self.size + 1) // 2
+
+    # Power of the unit of measurement that distances are proportional to.
+    _unit_power: ClassVar[float] = 0.0
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(math.sqrt(self.size), bend=0.5)
+
+    @property
+    def scaling(self) -> Scaling:
+        """A matrix's unit is the geometric mean of its eigenvalues."""
+        m = self.size
+
+        def unit(points: np.ndarray) -> np.ndarray:
+            return np.exp(sym.log_determinant(points) / m)
+
+        def charted(rows: np.ndarray) -> np.ndarray:
+            # A chart of these spaces holds logarithms, whose trace is that of the determinant.
+            return np.exp(np.asarray(sum(rows.T[1:m], start=rows[:, 0])) / m)
+
+        return Scaling(unit, charted, lambda unit: unit * np.eye(m), self._distance_in)
+
+    def _distance_in(self, unit: float) -> float:
+        return unit**self._unit_power
 
     @property
     def base_point(self) -> np.ndarray:

@@ -54,6 +54,8 @@ class BuresWassersteinSPD(SPDGeometry):
     1.0
     """
 
+    _unit_power = 0.5
+
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         # One-dimensional: the map x -> sqrt(x) is an isometry to the half line.
