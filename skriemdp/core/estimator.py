@@ -22,10 +22,11 @@ from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.count_releases import count_before
 from skriemdp.core.forecast import Expected, ExpectedError, Forecast, forecast, per_group
+from skriemdp.core.model_ledger import ledger_of
 from skriemdp.core.parameters import check_parameters, check_target, warn_large_delta
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
+from skriemdp.ledger.current import LeftBehind, active_accountant_token
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.units import Units
@@ -188,6 +189,9 @@ class CarriesLedger:
         super().__init_subclass__(**arguments)
         if "fit" in vars(cls):
             cls.fit = _whole(vars(cls)["fit"])  # type: ignore[attr-defined]
+
+    def _accountant(self) -> Any:
+        return ledger_of(self)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[call-overload]
@@ -448,9 +452,6 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     def _with_tried_functions(self, data: Data) -> Data:
         """`data`, after what can be refused only where the number of records is known."""
         return data
-
-    def _accountant(self) -> Any:
-        return chosen_accountant(self.accountant, getattr(self, "_ledger_token", None))
 
     def _terms(self, accountant: Any) -> Terms:
         epsilon, delta = float(self.epsilon), float(self.delta)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
+import itertools
 import math
 import numbers
-import types
-from collections.abc import Callable, Iterator
-from types import CodeType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-# How far to look: nested containers and objects, values in all, entries of one container.
-_DEPTH, _VALUES, _ENTRIES = 5, 20_000, 1000
+from skriemdp._walk import walk
+
+# How far to look: nested containers and objects, and values in all.
+_DEPTH, _VALUES = 5, 20_000
 
 
 def check_per_sample(
@@ -46,7 +45,7 @@ def check_per_sample(
     TypeError
         If it carries such a thing.
     """
-    for value in _carried(function):
+    for _, value in itertools.islice(walk(function, deepest=_DEPTH), 1, _VALUES):
         kind = _has_rows(value, n)
         shares = isinstance(value, np.ndarray) and any(
             isinstance(array, np.ndarray) and np.may_share_memory(value, array) for array in arrays
@@ -75,83 +74,3 @@ def _has_rows(value: Any, n: int) -> str:
         if all(isinstance(e, (numbers.Number, list, tuple, dict, np.ndarray)) for e in entries):
             return f"a {type(value).__name__}"
     return ""
-
-
-def _carried(function: Callable[..., Any]) -> Iterator:
-    """Values that a function brings along besides its arguments."""
-    seen: set[int] = set()
-    module = getattr(inspect.unwrap(function), "__module__", None) if callable(function) else None
-    # Kept alive while their ids are in `seen`.
-    waiting: list[tuple[Any, int, tuple[str, ...]]] = [(function, 0, ())]
-    kept: list[Any] = []
-    while waiting and len(kept) < _VALUES:
-        value, depth, names = waiting.pop()
-        if id(value) in seen or value is None or isinstance(value, (str, bytes, numbers.Number)):
-            continue
-        seen.add(id(value))
-        kept.append(value)
-        if depth:
-            yield value
-        if depth < _DEPTH:
-            parts = _parts(value, names, module)
-            waiting.extend((part, depth + 1, names) for part, names in parts)
-
-
-def _parts(
-    value: Any, names: tuple[str, ...], module: str | None
-) -> list[tuple[Any, tuple[str, ...]]]:
-    """What a value holds, with the names by which code would reach further."""
-    if isinstance(value, functools.partial):
-        inside = [*value.args, *value.keywords.values(), value.func]
-        return [(part, names) for part in inside]
-    if isinstance(value, types.ModuleType) or isinstance(value, type):
-        # Whatever else is in there, the code reaches what it names.
-        held = vars(value)
-        inside = [held[name] for name in names if name in held]
-        return [(part, names) for part in inside if not isinstance(part, types.ModuleType)]
-    if isinstance(value, dict):
-        return [(part, names) for part in list(value.values())[:_ENTRIES]]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [(part, names) for part in list(value)[:_ENTRIES]]
-    if hasattr(value, "shape"):
-        return []
-    if isinstance(value, types.MethodType):
-        return [(value.__self__, names), (value.__func__, names)]
-    if isinstance(value, types.FunctionType):
-        return _function_parts(value, module)
-    inside = list(getattr(value, "__dict__", {}).values())
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            inside.append(getattr(value, name, None))
-    if callable(value):
-        inside.append(type(value).__call__)
-    return [(part, names) for part in inside]
-
-
-def _function_parts(
-    function: Callable[..., Any], module: str | None
-) -> list[tuple[Any, tuple[str, ...]]]:
-    names = tuple(_names(function.__code__))
-    inside = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    inside += list(vars(function).values())  # __wrapped__ among them
-    for cell in function.__closure__ or ():
-        try:
-            inside.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            continue
-    for name in names:
-        value = function.__globals__.get(name)
-        # Functions of other modules are libraries, with tables of their own.
-        foreign = isinstance(value, types.FunctionType) and value.__module__ != module
-        if not foreign:
-            inside.append(value)
-    return [(part, names) for part in inside]
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Globals and attributes that the code and the functions within it name."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)

@@ -44,7 +44,6 @@ from skriemdp.federated.sums import Uploads, added_together, learn, planned_sums
 from skriemdp.federated.together import ClientsTogether, PooledRecords, run_trusted
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.units import Units
@@ -124,7 +123,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     fit_id : str, optional
         Names the run; drawn at random by default.
     accountant : PrivacyAccountant, optional
-        By default that of `estimator`, else the active one.
+        By default that of `estimator`, else the active one; two different ones are refused.
     random_state : int, optional
         As for every estimator.
 
@@ -414,12 +413,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             facts=spent.public,
             at=self._target(),
         )
-
-    def _accountant(self) -> PrivacyAccountant:
-        own, inner = self.accountant, self.estimator.accountant
-        token = getattr(self.estimator, "_ledger_token", None)
-        token = getattr(self, "_ledger_token", token)
-        return chosen_accountant(inner if own is None else own, token)
 
     def _transport(
         self,

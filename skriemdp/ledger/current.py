@@ -82,7 +82,14 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
 
 
 def chosen_accountant(accountant: Any, token: dict | None = None) -> Any:
-    """The parameter `accountant` of a fit, or :func:`current_accountant` where it is None."""
+    """The parameter `accountant` of a fit, or :func:`current_accountant` where it is None.
+
+    Raises
+    ------
+    BudgetError
+        Where a block around the fit names another part or data set of the same ledger: one of the
+        two would be left out.
+    """
     if accountant is None:
         return current_accountant(token)
     if isinstance(accountant, type) or not callable(getattr(accountant, "spend", None)):
@@ -90,7 +97,27 @@ def chosen_accountant(accountant: Any, token: dict | None = None) -> Any:
             "accountant must be a skriemdp.PrivacyAccountant, or None for the active one, got "
             f"{shown(accountant)}; write accountant=PrivacyAccountant(epsilon=...)."
         )
+    _check_block(accountant)
     return accountant
+
+
+def _check_block(accountant: Any) -> None:
+    """Refuse a named accountant inside a block of another part of its ledger.
+
+    Inside a block of the whole, a part may be named: its charges count for the whole too.
+    """
+    try:
+        block = find() or find(inherited=True)
+    except BudgetError:
+        return  # among several blocks the name decides
+    here, there = (getattr(handle, "path", None) for handle in (accountant, block))
+    if None in (here, there) or here != there or accountant == block:
+        return
+    if (accountant.name, "") != (block.name, block.partition_name):
+        raise BudgetError(
+            f"the fit names {accountant!r}, inside a block of {block!r}; nothing was charged. "
+            "Leave out accountant=, name that of the block, or fit outside the block."
+        )
 
 
 def active_accountant_token(token: dict | None = None) -> dict:

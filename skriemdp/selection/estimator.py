@@ -32,7 +32,6 @@ from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import UNITS
 from skriemdp.mechanisms.budget import Release
@@ -125,6 +124,8 @@ class PrivateGridSearchCV(AsksForRows):
     delta : float, default=1e-5
         The delta at which `privacy_spent_` states the cost.
     accountant : PrivacyAccountant, optional
+        By default the one that `estimator`, a step or a value of `param_grid` names, else the
+        active one; two different ones are refused.
     random_state : int, optional
         As for every estimator: an int protects nobody.
     public_seed : int, default=0
@@ -249,8 +250,7 @@ class PrivateGridSearchCV(AsksForRows):
                 check_per_sample(self.loss, size, (part.X, part.y), "loss")
             separate &= self._try_loss(candidates[0], X, y).identical
         self._check_truth(test)
-        token = getattr(private_step(self.estimator), "_ledger_token", None)
-        accountant = chosen_accountant(self.accountant, token)
+        accountant = self._accountant()
         fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
             fits, runs, self.loss_bound, self.delta, accountant.composes(0.0, self.delta)
