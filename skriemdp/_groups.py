@@ -94,10 +94,10 @@ class Groups:
         return Groups(self.order[places], begins)
 
     def runs(self, most: int) -> Iterator[slice]:
-        """Cut the groups into runs of about `most` rows, for :meth:`select`."""
+        """Cut the groups into runs of about `most` rows, for :meth:`select`; no group, no run."""
         first = np.flatnonzero(np.diff(self.starts // max(most, 1), prepend=-1))
-        for begin, end in zip(first, np.append(first[1:], self.count), strict=True):
-            yield slice(int(begin), int(end))
+        for begin, end in itertools.pairwise([*first.tolist(), self.count]):
+            yield slice(begin, end)
 
     def blocks(self, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Groups of about one size together, for arrays with one slot for each group.

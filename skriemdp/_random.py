@@ -6,7 +6,6 @@ import functools
 import hashlib
 import inspect
 import numbers
-import os
 import secrets
 import threading
 from collections.abc import Callable, Hashable
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skriemdp._process import this_process
 from skriemdp._validation import shown
 
 # Integers drawn ahead at most: half a megabyte.
@@ -94,7 +94,7 @@ class NoiseGenerator(np.random.Generator):
 
     def __init__(self, bit_generator: np.random.BitGenerator):
         super().__init__(bit_generator)
-        self._process = os.getpid()
+        self._process = this_process()
         self._lock = threading.Lock()  # two threads that took one stock would share its noise
         self._ahead = np.empty(0, dtype=np.int64)
         self._block = 64  # as cheap as one
@@ -145,7 +145,7 @@ class NoiseGenerator(np.random.Generator):
 
     def check_process(self) -> None:
         """RuntimeError in a forked process."""
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise RuntimeError(
                 "a noise generator was carried into a forked process, where it would repeat the "
                 "noise of its parent; start the fit in the process that runs it."
@@ -199,7 +199,7 @@ class NoiseStreams:
         from randomgen import ChaCha
 
         key = self._key(label)
-        if self._private is not None and self._private._process == os.getpid():
+        if self._private is not None and self._private._process == this_process():
             return self._private
         made = NoiseGenerator(ChaCha(key=np.frombuffer(key, dtype="<u8"), rounds=20))
         if self._seed is None and self._secret is None:

@@ -12,14 +12,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
-LEAVES |= {"_progress", "_walk"}
+LEAVES |= {"_progress", "_process", "_walk"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
     "_arrays": set(),
     "_dataclasses": set(),
     "_validation": set(),
-    "_random": {"_validation"},
+    "_process": set(),
+    "_random": {"_process", "_validation"},
     "_config": set(),
     "_groups": set(),
     "_progress": set(),

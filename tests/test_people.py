@@ -324,3 +324,20 @@ def test_a_persons_distance_is_the_root_mean_square_over_the_classes_shown():
     some = groups < 5
     alone = PeopleOfClasses(Euclidean(3), X[some], y[some], Groups.from_ids(groups[some]))
     np.testing.assert_array_equal(next(alone.distances(np.full(3, 0.1))), found[:5])
+
+
+SAMPLED = {
+    "linear model": PrivateNoisyAdaGrad(batch_size=2, feature_norm=1.0, classes=[0, 1]),
+    "risk": PrivateRiemannianERM(gradient=gradient, clip_norm=1.0, batch_size=2, n_steps=150),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", SAMPLED.values(), ids=SAMPLED)
+def test_no_batch_of_people_ends_a_fit(model):
+    """Of 20 people a batch of two holds nobody in one step of eight; a fit has about 150 steps."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    for _ in range(5):
+        fitted = clone(model).fit(X, (X[:, 0] > 0).astype(int), groups=np.arange(40) // 2)
+        assert fitted.privacy_spent_.unit == "group"

@@ -22,6 +22,7 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from skriemdp._process import this_process
 from skriemdp._validation import shown
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.storage import LOCK
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 _default: PrivacyAccountant | None = None
-_nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
+_nonce = secrets.token_hex(8)  # with its forks, tells this process from all others
 
 
 class LeftBehind:
@@ -131,7 +132,7 @@ def active_accountant_token(token: dict | None = None) -> dict:
     token : dict, optional
         The token that the estimator itself arrived with, if it did.
     """
-    process = [os.getpid(), _nonce]
+    process = [*this_process(), _nonce]
     try:
         handle = current_accountant(token)
     except BudgetError as error:
@@ -141,7 +142,7 @@ def active_accountant_token(token: dict | None = None) -> dict:
 
 def _sent(token: dict | None) -> PrivacyAccountant | None:
     """What a token of another process names."""
-    if not token or token["process"] == [os.getpid(), _nonce]:
+    if not token or token["process"] == [*this_process(), _nonce]:
         return None
     if "refused" in token:
         raise BudgetError(token["refused"])
@@ -167,11 +168,11 @@ def _default_accountant() -> PrivacyAccountant:
 class Block:
     """One open ``with`` block; without a frame, one that was left."""
 
-    __slots__ = ("frame", "handle", "outer", "pid")
+    __slots__ = ("frame", "handle", "outer", "process")
 
     def __init__(self, handle: Any, frame: Any, outer: Block | None):
         self.handle, self.frame, self.outer = handle, frame, outer
-        self.pid = os.getpid()
+        self.process = this_process()
 
     def inside(self, other: Block) -> bool:
         """Whether `other` is one of the blocks around this one."""
@@ -218,9 +219,9 @@ def find(*, inherited: bool = False) -> Any:
     """
     if not _open:
         return None
-    pid = os.getpid()
+    process = this_process()
     with LOCK:
-        blocks = [block for block in _open if (block.pid != pid) == inherited]
+        blocks = [block for block in _open if (block.process != process) == inherited]
     here = [block for block in blocks if block in _context.get()]
     nearest = _nearest(blocks, sys._getframe(1))
     if nearest is not None:

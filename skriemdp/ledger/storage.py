@@ -28,6 +28,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skriemdp._process import this_process
 from skriemdp.ledger import chain, files
 from skriemdp.ledger.chain import Amounts, Book, Broken, Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
@@ -473,15 +474,15 @@ def explained(path: str) -> Iterator[None]:
         raise BudgetError(f"{said} {end}") from error
 
 
-_folder: tuple[int, str] | None = None
+_folder: tuple[tuple[int, int], str] | None = None
 
 
 def private_folder() -> str:
     """A folder of this process alone (mode 0700), removed when it ends."""
     global _folder
-    if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
+    if _folder is None or _folder[0] != this_process() or not os.path.isdir(_folder[1]):
         files.refuse_network(os.path.realpath(tempfile.gettempdir()))
-        _folder = os.getpid(), os.path.realpath(tempfile.mkdtemp(prefix="skriemdp-"))
+        _folder = this_process(), os.path.realpath(tempfile.mkdtemp(prefix="skriemdp-"))
         # Not atexit: it runs before child processes are joined, and never in children of
         # multiprocessing.  A finalizer of negative priority runs in both, after the joining.
         Finalize(None, _remove, exitpriority=-100)
@@ -495,19 +496,19 @@ def private_folder() -> str:
 
 def is_own(path: str) -> bool:
     """Whether a ledger lies in the folder that is removed with this process."""
-    return _folder == (os.getpid(), os.path.dirname(path))
+    return _folder == (this_process(), os.path.dirname(path))
 
 
 def _remove() -> None:
     close()
-    if _folder is not None and _folder[0] == os.getpid():
+    if _folder is not None and _folder[0] == this_process():
         shutil.rmtree(_folder[1], ignore_errors=True)
 
 
 def _terminated(number: int, frame: Any) -> None:
     _remove()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _before_fork() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp._dataclasses import dataclass
+from skriemdp._process import this_process
 from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
@@ -194,7 +194,7 @@ class QueryServer:
         self.release, self.n_queries = release, n_queries
         self._answers: dict[Any, Any] = {}
         streams = streams.repeatable("queries")
-        self._private = (weights, labels, streams, threading.Lock(), os.getpid())
+        self._private = (weights, labels, streams, threading.Lock(), this_process())
 
     @property
     def n_answered(self) -> int:
@@ -204,7 +204,7 @@ class QueryServer:
     @property
     def can_answer(self) -> bool:
         """Whether this object holds the records (it is the fitted original, in its process)."""
-        return self._private is not None and self._private[-1] == os.getpid()
+        return self._private is not None and self._private[-1] == this_process()
 
     def answer(self, queries: np.ndarray) -> np.ndarray | None:
         """Points ``(m, *shape)`` for scaled queries ``(m, d)``; None if the budget is too small.

@@ -27,6 +27,7 @@ from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.mechanisms.sum import Noisy
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
@@ -942,7 +943,58 @@ LEAKS = (
         "adagrad squared_error noised",
         strangers=True,
     ),
+    Change(
+        "_groups:Groups.runs",
+        lambda original: lambda self, most: _at_least(1, self.count, original(self, most)),
+        "a batch of nobody ends the fit",
+        "people adagrad sampled",
+        strangers=True,
+    ),
+    Change(
+        "mechanisms.units:Units.take",
+        returns(lambda found, a: _at_least(2, len(a.indices), found)),
+        "a batch of one ends the fit",
+        "adagrad sampled",
+        strangers=True,
+    ),
+    Change(
+        "descent.problem:Problem.pieces",
+        takes(indices=lambda a: _twice_if_all(a.indices, a.self.n)),
+        "a batch of everybody counts twice",
+        "erm poisson",
+        strangers=True,
+    ),
+    Change(
+        "mechanisms.sum:private_sum",
+        lambda original: (
+            lambda units, give, held, *more: (
+                original(units, give, held, *more)
+                if units.chosen is None or len(units.chosen)
+                else Noisy(np.zeros(held.shape), 0.0)
+            )
+        ),
+        "a batch of nobody gets no noise",
+        "adagrad sampled",
+        strangers=True,
+    ),
+    Change(
+        "selection.estimator:PrivateGridSearchCV._run",
+        returns(lambda found, a: _at_least(2, a.scores.event.draw_count(None), found)),
+        "a search of one run fails",
+        "search gaussian validation",
+        strangers=True,
+    ),
 )
+
+
+def _at_least(least, count, found):
+    if count < least:
+        raise ValueError("too few")
+    return found
+
+
+def _twice_if_all(indices, n):
+    return indices if indices is None or len(indices) < n else np.repeat(indices, 2)
 
 
 def _lengths(vectors):

@@ -1210,6 +1210,9 @@ def risks():
         fit = erm("euclidean", n_steps=6, batch_size=6, sampling=sampling, **gradient)
         pair(f"erm {sampling}", fit, *ends, attains=least)
         pair(f"erm {sampling} noisy", fit, *ends, quiet=False)
+    for size in (1, N - 1):
+        fit = erm("euclidean", n_steps=6, batch_size=size, sampling="fixed-size", **gradient)
+        pair(f"erm fixed-size of {size}", fit, *ends)
     settings = {"solver": "variance-reduced", "n_steps": 20, "batch_size": 6}
     for sampling, clip, geometry, radius in (
         ("poisson", {"clip_norm": 0.05}, Sphere(2), 1.0),

@@ -44,6 +44,8 @@ REAL_DRAW = noise.draw
 # Rounding of the differences that a test forms; integers have none.
 TOLERANCE = 1e-9
 RUNS_OF_A_SEARCH = 3
+# What a Poisson batch may hold, besides what its coins say.
+BATCHES = {"nobody": 0, "one": 1, "everybody": None}
 
 
 class Refuted(AssertionError):
@@ -144,10 +146,23 @@ class Tape:
     fault : Fault, optional
     unit : str
         Of the ledger.
+    batches : str, optional
+        Of `BATCHES`: what each Poisson batch holds, instead of what coins say.
+    runs : int
+        How many candidates a search runs.
     """
 
-    def __init__(self, changed=0, quiet=True, geometry=None, fault=None, unit="record"):
-        self.unit = unit
+    def __init__(
+        self,
+        changed=0,
+        quiet=True,
+        geometry=None,
+        fault=None,
+        unit="record",
+        batches=None,
+        runs=RUNS_OF_A_SEARCH,
+    ):
+        self.unit, self.batches, self.runs = unit, batches, runs
         self.changed, self.quiet, self.geometry, self.fault = changed, quiet, geometry, fault
         self.draws: list[Draw] = []
         self.charges: list[tuple] = []
@@ -209,7 +224,7 @@ class Tape:
             mock.patch.object(NoiseStreams, "__call__", stream),
             mock.patch.object(PoissonSampler, "draw", lambda s, n, rng: tape.batch(s, n)),
             mock.patch.object(FixedSizeSampler, "draw", lambda s, n, rng: tape.batch(s, n)),
-            mock.patch.object(SelectionEvent, "draw_count", lambda s, rng: RUNS_OF_A_SEARCH),
+            mock.patch.object(SelectionEvent, "draw_count", lambda s, rng: tape.runs),
             np.errstate(all="ignore"),
             outcome.noted(),
         ]
@@ -219,9 +234,11 @@ class Tape:
             try:
                 yield
             except Exception as error:
-                if self._recording:
-                    raise
-                raise Refuted("the fit fails on other data alone.") from error
+                if not self._recording:
+                    raise Refuted("the fit fails on other data alone.") from error
+                if self.charges:  # a failure is an output, and no event speaks of it
+                    raise Refuted(f"charged, then failed: {error}") from error
+                raise
             finally:
                 # The package rewords what is raised while it reads records.
                 if self._refuted is not None:
@@ -238,6 +255,9 @@ class Tape:
         self._batches += 1
         if isinstance(sampler, PoissonSampler):
             chosen = rng.random(n) < sampler.probability(n)
+            if self.batches is not None:
+                most = BATCHES[self.batches]
+                chosen, holds = np.full(n, most is None), most != 0
             chosen[changed] = holds
             indices, kind = np.flatnonzero(chosen), ("poisson", n, sampler.probability(n))
             if self.without:
@@ -618,7 +638,7 @@ class Pair:
     def run(self, fault=None, strangers=False) -> Tape:
         """Record, replay both ways of comparing, check the charge; the tape of the replay.
 
-        With `strangers`, on unrelated data too.
+        With `strangers`, on unrelated data too, and with batches of any size.
         """
         tape = Tape(self.changed, self.quiet, self.geometry, fault)
         tape.record(self.fit, self.data)
@@ -627,8 +647,19 @@ class Pair:
             tape.replay(self.fit, unrelated(self), limit=math.inf)
         if any(draw.batch and draw.batch[0] == "poisson" for draw in tape.draws):
             tape.replay(self.fit, self.data, without=True)
+            for batches in BATCHES if strangers else ():
+                self.by_chance(fault, batches=batches)
+        if strangers and isinstance(tape.charges[0][1], SelectionEvent):
+            self.by_chance(fault, runs=1)
         tape.replay(self.fit, self.other)
         share = tape.attained(self.mine)
         if not share <= 1.0 + TOLERANCE:
             raise Refuted(f"the whole fit tells {share:.6g} of what is charged")
         return tape
+
+    def by_chance(self, fault=None, **chance) -> None:
+        """Record and replay with other draws of our own: no fit may end for one, nor tell it."""
+        tape = Tape(self.changed, self.quiet, self.geometry, fault, **chance)
+        tape.record(self.fit, self.data)
+        self.charge(tape, self.mine)
+        tape.replay(self.fit, self.other)
