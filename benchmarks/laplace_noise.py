@@ -13,6 +13,7 @@ import numpy as np
 
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
+from skriemdp.privacy.loss_distributions import repeat
 
 DIMS = (1, 2, 3, 6, 10, 15, 21, 55)
 TARGETS = ((0.1, 1e-3), (1.0, 1e-5), (1.0, 1e-3))
@@ -86,7 +87,7 @@ def composed_scale(dim, count, epsilon, delta):
     while high / low > 1.002:
         middle = math.sqrt(low * high)
         loss = LaplaceEvent(dim, middle).privacy_loss_distribution(1e-3)
-        loss = loss.to_dp_accounting().self_compose(count)
+        loss = repeat(loss, count, 1e-3)
         if loss.get_delta_for_epsilon(epsilon) > delta:
             low = middle
         else:

@@ -92,7 +92,7 @@ def run(name, extra, output, timeout):
 
 # How far a figure may move: ratios of time vary by load and processor, errors by their noise.
 TIME, ERROR, STANDARD_ERRORS, EXACT = 1.5, 1.1, 5.0, 1e-6
-PACKAGES = ("numpy", "scipy", "scikit-learn", "pyriemann", "pymanopt", "dp-accounting")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pyriemann", "pymanopt")
 
 
 def measure():

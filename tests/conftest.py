@@ -243,3 +243,16 @@ def weaker_scale(scale, times):
     if isinstance(scale, tuple):
         return tuple(weaker_scale(part, times) for part in scale)
     return 64 * round(times * scale / 64) if isinstance(scale, int) else times * scale
+
+
+@pytest.fixture
+def in_dp_accounting():
+    """Our loss distributions as dp_accounting has them, to be composed with its own."""
+    own = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+    def converted(loss):
+        pmf = DensePLDPmf(loss.interval, int(loss.lower), loss.masses, float(loss.infinity), True)
+        return own.PrivacyLossDistribution(pmf)
+
+    return converted

@@ -5,11 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event as de
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from dp_accounting.privacy_accountant import NeighboringRelation
-from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
@@ -17,7 +12,13 @@ from skriemdp import PrivacyAccountant
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.privacy.calibration import gaussian_epsilon
 from skriemdp.privacy.events import PureEvent, ZCDPEvent, event_from_dict
-from skriemdp.privacy.foreign import RELATIONS, as_event
+from skriemdp.privacy.foreign import RELATIONS, as_event, noisy_sums
+
+de = pytest.importorskip("dp_accounting.dp_event", reason="the extra 'foreign' is not installed")
+from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402
+from dp_accounting.pld.pld_privacy_accountant import PLDAccountant  # noqa: E402
+from dp_accounting.privacy_accountant import NeighboringRelation  # noqa: E402
+from dp_accounting.rdp import RdpAccountant  # noqa: E402
 
 DELTA = 1e-5
 ADDED, REPLACED = RELATIONS
@@ -114,6 +115,18 @@ TREES = [
 def test_noise_on_sums(tree, truth, relation):
     """Under both relations one unit replaced moves the sum by two contributions."""
     assert_close_above(spent(tree, relation=relation), truth())
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_noisy_sums_are_the_trees_that_describe_them(count):
+    gaussian = de.GaussianDpEvent(3.0)
+    for settings, tree in (
+        ({}, gaussian),
+        ({"probability": 0.02}, de.PoissonSampledDpEvent(0.02, gaussian)),
+        ({"sizes": (90, 9)}, de.SampledWithoutReplacementDpEvent(90, 9, gaussian)),
+    ):
+        tree = de.SelfComposedDpEvent(tree, count)
+        assert noisy_sums(3.0, count, **settings) == as_event(tree, ADDED)
 
 
 @pytest.mark.parametrize("steps", [1, 200])

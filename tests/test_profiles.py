@@ -364,26 +364,45 @@ def test_ten_releases(event, delta, expected):
     assert_allclose(compose([event] * 10).epsilon(delta), expected, rtol=1e-4)
 
 
-def test_flat_composition_is_gaussian():
+def test_flat_composition_is_gaussian(in_dp_accounting):
     event = EVENTS[2]
     mixed = compose([event, GaussianEvent(4.0)]).epsilon(1e-6)
     assert event.epsilon(1e-6) < mixed
     flat = RiemannianEvent("gaussian", "euclidean", 3, 0.0, 1.0, 2.0)
-    loss = flat.privacy_loss_distribution(1e-3).to_dp_accounting().self_compose(10)
+    loss = in_dp_accounting(flat.privacy_loss_distribution(1e-3)).self_compose(10)
     exact = gaussian_epsilon(math.sqrt(10) / 2.0, 1e-6)
     assert exact - 1e-9 <= loss.get_epsilon_for_delta(1e-6) <= exact * (1 + 1e-4)
 
 
-def test_line_laplace_against_dp_accounting():
-    from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
-
+def test_line_laplace_against_dp_accounting(in_dp_accounting):
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     event = RiemannianEvent("laplace", "euclidean", 1, 0.0, 1.0, 2.0)
-    loss = event.privacy_loss_distribution(1e-3).to_dp_accounting()
-    other = from_laplace_mechanism(2.0, value_discretization_interval=1e-4)
+    loss = in_dp_accounting(event.privacy_loss_distribution(1e-3))
+    other = theirs.from_laplace_mechanism(2.0, value_discretization_interval=1e-4)
     for count in (1, 8):
         ours = loss.self_compose(count).get_delta_for_epsilon(0.3 * count)
-        theirs = other.self_compose(count).get_delta_for_epsilon(0.3 * count)
-        assert_allclose(ours, theirs, rtol=2e-3)
+        exact = other.self_compose(count).get_delta_for_epsilon(0.3 * count)
+        assert_allclose(ours, exact, rtol=2e-3)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=str)
+def test_loss_distributions_agree_with_those_of_dp_accounting(event, interval=1e-2):
+    """Chords between the same points of the profile, ours rounded up."""
+    made = pytest.importorskip("dp_accounting.pld.pld_pmf").create_pmf_pessimistic_connect_dots
+    loss = event.privacy_loss_distribution(interval)
+    places = np.flatnonzero(loss.masses[-loss.lower :] > 0.0)
+    places = np.unique(np.append(0, places))
+    deltas = np.array([event.delta(place * interval) for place in places])
+    mirrored = -np.expm1(-places[1:] * interval) + np.exp(-places[1:] * interval) * deltas[1:]
+    theirs = made(
+        interval,
+        np.concatenate([-places[:0:-1], places]),
+        np.concatenate([np.minimum(mirrored[::-1], 1.0), np.minimum.accumulate(deltas)]),
+    )
+    for epsilon in np.linspace(0.0, places[-1] * interval, 23):
+        ours, other = loss.get_delta_for_epsilon(epsilon), theirs.get_delta_for_epsilon(epsilon)
+        assert event.delta(epsilon) * (1 - 1e-9) - 1e-15 <= ours
+        assert ours == pytest.approx(other, rel=1e-4, abs=1e-14)
 
 
 def _renyi_by_quadrature(pair, alpha):

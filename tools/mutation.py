@@ -391,7 +391,6 @@ def prepare(folder, packages, tests):
     sys.dont_write_bytecode = True
     os.chdir(folder)
     # Imported once; each mutant is tested in a fork.  Nothing of ours may be among them.
-    import dp_accounting  # noqa: F401
     import hypothesis  # noqa: F401
     import randomgen  # noqa: F401
     import scipy.integrate  # noqa: F401

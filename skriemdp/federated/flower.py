@@ -43,7 +43,6 @@ except ImportError as error:
     ) from error
 
 import numpy as np
-from dp_accounting import dp_event
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, shown
@@ -54,7 +53,7 @@ from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.events import Event, compose, event_from_dict
-from skriemdp.privacy.foreign import as_event
+from skriemdp.privacy.foreign import noisy_sums
 
 # All that a server ever hears from a client besides points.
 DECLINED, FAILED = "declined", "failed"
@@ -388,14 +387,14 @@ class FlowerAccountant:
                 f"the event is of {event.population_size} clients and the accountant of "
                 f"{self.config.population_size}; the population must stay the same."
             )
-        tree: Any = dp_event.GaussianDpEvent(event.noise_multiplier)
         size, population = event.sample_size, event.population_size
-        if self.config.sampling_method is SamplingMethod.POISSON:
-            tree = dp_event.PoissonSampledDpEvent(size / population, tree)
-        if self.config.sampling_method is SamplingMethod.WITHOUT_REPLACEMENT:
-            tree = dp_event.SampledWithoutReplacementDpEvent(population, size, tree)
-        relation = self.config.neighboring_relation.value
-        return as_event(dp_event.SelfComposedDpEvent(tree, count), relation)
+        method = self.config.sampling_method
+        return noisy_sums(
+            event.noise_multiplier,
+            count,
+            probability=size / population if method is SamplingMethod.POISSON else None,
+            sizes=(population, size) if method is SamplingMethod.WITHOUT_REPLACEMENT else None,
+        )
 
     def _charge(self, event: GaussianPrivacyEvent, count: int) -> None:
         facts = dataclasses.asdict(event) | {

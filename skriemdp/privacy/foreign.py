@@ -38,7 +38,7 @@ from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.loss_distributions import LARGEST_LOSS
 from skriemdp.privacy.renyi import renyi_epsilon
 
-__all__ = ["RELATIONS", "as_event", "described"]
+__all__ = ["RELATIONS", "as_event", "described", "noisy_sums"]
 
 ADDED, REPLACED = RELATIONS = ("add-or-remove-one", "replace-one")
 NOTHING = ComposedEvent(())
@@ -129,6 +129,29 @@ def described(release: Any, relation: str | None, d_in: float | None) -> dict[st
     source = "stated" if isinstance(release, Mapping) else library
     noted = {"source": source, "relation": relation}
     return noted if d_in is None else noted | {"d_in": plain(d_in)}
+
+
+def noisy_sums(
+    noise_multiplier: float,
+    count: int,
+    *,
+    probability: float | None = None,
+    sizes: tuple[int, int] | None = None,
+) -> Event:
+    """Charge of `count` sums with Gaussian noise, which is counted against one contribution's norm.
+
+    A replacement moves a sum twice as far.  The terms of each are drawn with `probability`, or as
+    many as `sizes` says: (of how many, how many).
+    """
+    check_positive(noise_multiplier=noise_multiplier)
+    check_count(minimum=0, count=count)
+    noise = 0.5 * float(noise_multiplier)
+    one: Event = GaussianEvent(noise)
+    if probability is not None:
+        one = PoissonSampledGaussianEvent(probability, noise)
+    elif sizes is not None:
+        one = FixedSizeSampledGaussianEvent(*sizes, noise)
+    return compose([SelfComposedEvent(one, count)]) if count else NOTHING
 
 
 # -- claims: all that is known of a release -------------------------------------------------------
@@ -306,8 +329,7 @@ def _kind(release: Any) -> str:
 _OTHER = {"NonPrivate": "it protects nobody, and "}
 
 
-def _noise(release: Any) -> float:
-    """Noise over the change of a sum when one of its terms is replaced."""
+def _laplace_noise(release: Any) -> float:
     check_positive(noise_multiplier=release.noise_multiplier)
     return 0.5 * float(release.noise_multiplier)
 
@@ -318,7 +340,7 @@ def _sampled_noise(release: Any) -> float:
             f"{type(release).__name__} of {type(release.event).__name__} has no conversion, only "
             "of GaussianDpEvent; the event inside, without the sampling, is never too little."
         )
-    return _noise(release.event)
+    return release.event.noise_multiplier
 
 
 def _discrete_laplace(release: Any) -> Event:
@@ -350,13 +372,13 @@ def _randomized_response(noise: Any, buckets: Any) -> Event:
 
 _ONE_KIND: dict[str, Callable[[Any], Event]] = {
     "NoOp": lambda release: NOTHING,
-    "Gaussian": lambda release: GaussianEvent(_noise(release)),
-    "Laplace": lambda release: LaplaceEvent(1, _noise(release)),
+    "Gaussian": lambda release: noisy_sums(release.noise_multiplier, 1),
+    "Laplace": lambda release: LaplaceEvent(1, _laplace_noise(release)),
     "DiscreteLaplace": _discrete_laplace,
-    "PoissonSampled": lambda release: PoissonSampledGaussianEvent(
-        release.sampling_probability, _sampled_noise(release)
+    "PoissonSampled": lambda release: noisy_sums(
+        _sampled_noise(release), 1, probability=release.sampling_probability
     ),
-    "SampledWithoutReplacement": lambda release: FixedSizeSampledGaussianEvent(
-        release.source_dataset_size, release.sample_size, _sampled_noise(release)
+    "SampledWithoutReplacement": lambda release: noisy_sums(
+        _sampled_noise(release), 1, sizes=(release.source_dataset_size, release.sample_size)
     ),
 }

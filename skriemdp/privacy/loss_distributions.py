@@ -78,15 +78,6 @@ class PrivacyLossDistribution:
         infinity = self.infinity * weight + other.infinity * (1.0 - weight)
         return PrivacyLossDistribution(lower, masses, infinity, self.interval)
 
-    def to_dp_accounting(self) -> Any:
-        """The same as dp_accounting has it, to be composed with its own."""
-        from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
-        pmf = pld_pmf.DensePLDPmf(
-            self.interval, int(self.lower), self.masses, float(self.infinity), True
-        )
-        return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
 
 def _check_size(points: float) -> None:
     if points > 4_000_000:
@@ -326,8 +317,10 @@ def nothing(interval: float) -> PrivacyLossDistribution:
     return PrivacyLossDistribution(0, np.ones(1), 0.0, interval)
 
 
-def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribution:
-    """Distribution of a symmetric pair from upper bounds of delta at 0, h, 2h, ...
+def loss_from_profile(
+    deltas: ArrayLike, interval: float, stride: int = 1
+) -> PrivacyLossDistribution:
+    """Distribution of a symmetric pair from upper bounds of delta at 0, kh, 2kh, ... (k: `stride`).
 
     Profiles are convex in e^epsilon, so the true one lies below the greatest convex function below
     the bounds that also obeys the mirror law ``delta(-e) = 1 - e^-e + e^-e delta(e)``; the last
@@ -335,10 +328,10 @@ def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribu
     through the point (-1, 1), so that point stands for the whole left half.
     """
     deltas = np.minimum.accumulate(np.clip(np.asarray(deltas, dtype=float), 0.0, 1.0))
-    deltas = deltas[: math.floor(LARGEST_LOSS / interval) + 1]
-    places, masses = profile_atoms(np.exp(interval * np.arange(deltas.size)), deltas)
-    atoms = np.zeros(deltas.size)
-    atoms[places] = masses
+    deltas = deltas[: math.floor(LARGEST_LOSS / (stride * interval)) + 1]
+    places, masses = profile_atoms(np.exp(stride * interval * np.arange(deltas.size)), deltas)
+    atoms = np.zeros(stride * (deltas.size - 1) + 1)
+    atoms[stride * places] = masses
     return _symmetric(atoms, deltas[-1], interval)
 
 

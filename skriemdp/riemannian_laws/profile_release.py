@@ -14,6 +14,7 @@ from scipy.special import log_ndtr
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.calibration import _LOG_SQRT_2PI
+from skriemdp.privacy.loss_distributions import PrivacyLossDistribution, loss_from_profile
 from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_and_loss
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
@@ -73,12 +74,11 @@ def epsilon_for_delta(log_delta_upper: Callable[..., Any], delta: float, top: fl
 
 def symmetric_losses(
     log_delta_upper: Callable[..., Any], reach: float, interval: float, points: int = _POINTS
-) -> tuple[np.ndarray, np.ndarray]:
-    """Support (integers, in units of `interval`) and deltas of a pessimistic symmetric profile.
+) -> PrivacyLossDistribution:
+    """Loss distribution of a symmetric pair, on few multiples of `interval`.
 
-    The neighbours can be swapped, so ``delta(-e) = 1 - exp(-e) (1 - delta(e))``.  The support is
-    coarse: the discretisation error is of second order in its spacing.  `reach` is an epsilon
-    beyond which delta is negligible.
+    The discretisation error is of second order in their spacing.  `reach` is an epsilon beyond
+    which delta is negligible.
     """
     grid = np.linspace(0.0, reach, 33)[1:]
     for _ in range(2):
@@ -89,14 +89,8 @@ def symmetric_losses(
         grid = np.linspace(grid[k - 1] if k else 0.0, high, 17)[1:]
     stride = max(1, math.ceil(high / interval / points))
     last = math.ceil(high / interval / stride)
-    support = stride * np.arange(last + 1)
-    deltas = np.exp(np.minimum(log_delta_upper(support * interval), 0.0))
-    deltas = np.maximum.accumulate(deltas[::-1])[::-1]
-    negative = -np.expm1(-support[1:] * interval) + np.exp(-support[1:] * interval) * deltas[1:]
-    return (
-        np.concatenate([-support[:0:-1], support]),
-        np.concatenate([np.minimum(negative[::-1], 1.0), deltas]),
-    )
+    deltas = np.exp(np.minimum(log_delta_upper(stride * interval * np.arange(last + 1)), 0.0))
+    return loss_from_profile(deltas, interval, stride)
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ class RadialRelease:
             lambda e: float(self._quick_log_delta_upper([e])[0]), delta, self.epsilon_max
         )
 
-    def losses(self, interval: float) -> tuple[np.ndarray, np.ndarray]:
+    def losses(self, interval: float) -> PrivacyLossDistribution:
         return symmetric_losses(self._quick_log_delta_upper, self.reach, interval)
 
     @property

@@ -14,6 +14,7 @@ from scipy.special import log_ndtr, ndtr
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.calibration import gaussian_delta
+from skriemdp.privacy.loss_distributions import PrivacyLossDistribution
 from skriemdp.riemannian_laws._quadrature import Window
 from skriemdp.riemannian_laws.gaussian_chords import MOST_MU, choose_cells, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
@@ -128,7 +129,7 @@ class MatrixRelease:
             step *= 4.0
         return epsilon
 
-    def losses(self, interval: float) -> tuple[np.ndarray, np.ndarray]:
+    def losses(self, interval: float) -> PrivacyLossDistribution:
         return symmetric_losses(self.log_delta_upper, self._reach, interval, 400)
 
     @property
@@ -190,15 +191,11 @@ def _cell_losses(release: MatrixRelease) -> list[tuple[float, np.ndarray, np.nda
     for low, high in zip(edges[:-1], edges[1:], strict=True):
         mu = release.sensitivity * math.sqrt(high) / release.scale
         plane = RadialRelease(release._plane(low))
-        interval = 1e-3 * max(1.0, release.sensitivity / release.scale)
-        support, deltas = symmetric_losses(
-            plane._quick_log_delta_upper, plane.reach, interval / 16.0, _POINTS
-        )
-        losses = support * interval / 16.0
-        drop, gap = -np.diff(deltas), np.diff(losses)
-        masses = np.append(1.0 - deltas[0], drop / -np.expm1(-gap))
-        masses[:-1] -= drop / np.expm1(gap)
-        result.append((mu, losses, np.maximum(masses, 0.0), float(deltas[-1])))
+        interval = 1e-3 / 16.0 * max(1.0, release.sensitivity / release.scale)
+        loss = symmetric_losses(plane._quick_log_delta_upper, plane.reach, interval, _POINTS)
+        places = np.flatnonzero(loss.masses)
+        losses = (places + loss.lower) * interval
+        result.append((mu, losses, loss.masses[places], float(loss.infinity)))
     return result
 
 

@@ -137,11 +137,7 @@ class RiemannianEvent(Event):
         return self.profile.renyi(order)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
-
-        support, deltas = self.profile.losses(interval)
-        pmf = create_pmf_pessimistic_connect_dots(interval, support, deltas).to_dense_pmf()
-        return PrivacyLossDistribution(pmf._lower_loss, pmf._probs, pmf._infinity_mass, interval)
+        return self.profile.losses(interval)
 
     def _exact_delta(self, epsilon: float) -> float:
         return self.profile.delta(epsilon)
