@@ -76,7 +76,7 @@ def test_descents_tell_too(told):
 
 
 def test_federated_runs_tell_their_rounds(told):
-    run = FederatedEstimator(descent(), n_rounds=3, accountant=PrivacyAccountant())
+    run = FederatedEstimator(descent(), n_rounds=3)
     run.fit(directions(), clients=np.arange(60) % 3)
     assert [line for line in told() if "rounds" in line] == [f"rounds: {t} of 3" for t in (1, 2, 3)]
 
@@ -88,9 +88,7 @@ def test_a_second_passes_between_two_lines(caplog):
 
 
 def test_the_runs_of_a_search_are_silent(told):
-    search = PrivateGridSearchCV(
-        model(n_steps=3), {"alpha": [0.0, 0.1]}, mean_runs=3.0, accountant=PrivacyAccountant()
-    )
+    search = PrivateGridSearchCV(model(n_steps=3), {"alpha": [0.0, 0.1]}, mean_runs=3.0)
     search.fit(*table(200))
     said = told()
     assert not said, said

@@ -31,8 +31,12 @@ def ledger_of(estimator: Any) -> Any:
                 "nothing was charged. Name one of them, once."
             )
         place, accountant = found, named
-    tokens = (vars(part).get("_ledger_token") for part in _estimators(estimator))
+    tokens = (vars(part).get(_TOKEN) for part in _estimators(estimator))
     return chosen_accountant(accountant, next(filter(None, tokens), None))
+
+
+# Where an unfitted estimator that names no ledger carries the one that was active.
+_TOKEN = "_ledger_token"
 
 
 def _searched(value: Any) -> bool:
@@ -46,7 +50,7 @@ def _named(estimator: Any) -> Iterator[tuple[str, Any]]:
             named = getattr(value, "accountant", None)
             if named is not None:
                 yield f"{path}.accountant".removeprefix("."), named
-        elif _is_ledger(value):
+        elif _is_ledger(value) and _TOKEN not in path:
             yield path, value
 
 

@@ -867,7 +867,7 @@ CHANGES = (
 # What no charge and no bound shows: numbers that nobody released.
 LEAKS = (
     Change(
-        "location_scale.start_releases:_Ambient.release",
+        "location_scale.start_releases:_Embedded.release",
         _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),
         "the exact length of the mean vector",
         "mean of wide directions",
