@@ -292,7 +292,8 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records, GaussianBudget(self.mu), streams)
+        budget = GaussianBudget(self.mu, self.planned().releases)
+        found = self.rule.release(records, budget, streams)
         return np.asarray(found.center)
 
 
