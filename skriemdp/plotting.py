@@ -104,13 +104,12 @@ class NoiseBallDisplay(_OneAxes):
 
     def plot(self, ax: Axes | None = None, *, levels: tuple[float, ...] = (0.5, 0.9)) -> Self:
         """Draw on the sphere (3-D) or in the Poincare disk; returns self."""
-        from skriemdp.geometry import Hyperboloid, Poincare, Sphere
-
-        if self.geometry.dim != 2 or not isinstance(self.geometry, (Sphere, Hyperboloid, Poincare)):
+        space = self.geometry.symmetric_space
+        if space is None or space.dim != 2 or space.name not in ("sphere", "hyperbolic"):
             raise ValueError(
                 f"only two-dimensional spheres and hyperbolic spaces, got {self.geometry}."
             )
-        solid = isinstance(self.geometry, Sphere)
+        solid = space.name == "sphere"
         ax = _axes(ax, subplot_kw={"projection": "3d"} if solid else {})
         self._draw_space(ax, solid)
         for level in levels:
@@ -135,12 +134,14 @@ class NoiseBallDisplay(_OneAxes):
 
     def _flat(self, points: np.ndarray) -> Any:
         """Drawing coordinates: ambient on the sphere, the unit disk on hyperbolic space."""
-        from skriemdp.geometry import Hyperboloid
+        space = self.geometry.symmetric_space
+        if space.name == "sphere":
+            return points
+        from skriemdp.geometry import Poincare
 
-        if isinstance(self.geometry, Hyperboloid):
-            radius = (-self.geometry.curvature) ** -0.5
-            return points[..., 1:] / (radius + points[..., :1])
-        return points
+        disk = Poincare(2, space.curvature)
+        steps = self.geometry.log_coordinates(self.geometry.base_point, points)
+        return disk.exp_coordinates(disk.base_point, steps)
 
     def _draw_space(self, ax: Any, solid: bool) -> None:
         if solid:

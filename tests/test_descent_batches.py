@@ -31,6 +31,7 @@ from skriemdp.ledger.filters import make_filter
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.held import Moment, Outer, ball
 from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.mechanisms.units import Units
@@ -300,13 +301,13 @@ class Pairwise(Query):
 @pytest.mark.parametrize("sampler", [PoissonSampler(2, 9), FixedSizeSampler(2, 9)])
 def test_bounds_of_differences_are_refused(sampler, rng):
     with pytest.raises(TypeError, match="half as far"):
-        sampler.noisy_mean(Pairwise(), 1.0, rng)
+        sampler.noisy_mean(Pairwise(), 1.0, Steps(1), rng)
 
 
 def test_more_integers_than_charged_are_refused(rng):
     query = GradientQuery(mean_problem(Euclidean(3), 50), np.zeros(3), 1.0)
     with pytest.raises(RuntimeError, match="more integers"):
-        PoissonSampler(5, 2).noisy_mean(query, 1.0, rng)
+        PoissonSampler(5, 2).noisy_mean(query, 1.0, Steps(1), rng)
 
 
 def mean_problem(geometry, n, seed=0):
@@ -376,7 +377,7 @@ def one_step(value, integers, trials):
     sampler = PoissonSampler(5, integers)
     rng = np.random.default_rng(3)
     query = GradientQuery(problem, np.zeros(1), 1.0)
-    return np.array([5 * sampler.noisy_mean(query, 4.0, rng)[0] for _ in range(trials)])
+    return np.array([5 * sampler.noisy_mean(query, 4.0, Steps(1), rng)[0] for _ in range(trials)])
 
 
 def test_batches_have_one_support_whatever_their_records():

@@ -19,6 +19,7 @@ from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.privacy.calibration import gaussian_delta
 
 LINE = Euclidean(1)
@@ -43,7 +44,7 @@ class LineQuery(Query):
 def exact(sampler, query, rng):
     """A release without its noise."""
     with mock.patch.object(noise, "draw", lambda exact, *law, **bounds: exact):
-        return float(sampler.noisy_mean(query, 1.0, rng)[0])
+        return float(sampler.noisy_mean(query, 1.0, Steps(1), rng)[0])
 
 
 # -- draws ----------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def noise_unit(sampler):
     """Standard deviation of a release of zeros with noise multiplier one."""
     rng = np.random.default_rng(7)
     query = LineQuery(np.zeros(8), radius=1.0)
-    wide = [float(sampler.noisy_mean(query, 1.0, rng)[0]) for _ in range(3000)]
+    wide = [float(sampler.noisy_mean(query, 1.0, Steps(1), rng)[0]) for _ in range(3000)]
     expected = 2.0 / sampler.expected_size(8)
     assert np.std(wide) == pytest.approx(expected, rel=0.08)  # six standard deviations
     return expected
@@ -190,7 +191,7 @@ def noise_unit(sampler):
 def test_nothing_is_released_without_a_bound(sampler, rng):
     query = LineQuery([100.0, 101.0, 100.5])
     with pytest.raises(ValueError, match="pass a finite clip_norm"):
-        sampler.noisy_mean(query, 1.0, rng)
+        sampler.noisy_mean(query, 1.0, Steps(1), rng)
 
 
 def test_a_bound_on_differences_only_cannot_be_said():
@@ -360,7 +361,9 @@ def worst_case_scores(sampler, query_of, noise, trials, score, seed):
     sides = []
     for value in (-1.0, 1.0):
         query = query_of(value)
-        sides.append([float(sampler.noisy_mean(query, noise, rng)[0]) for _ in range(trials)])
+        sides.append(
+            [float(sampler.noisy_mean(query, noise, Steps(1), rng)[0]) for _ in range(trials)]
+        )
     return [score(np.asarray(side)) for side in sides]
 
 

@@ -15,7 +15,7 @@ from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Poincare, Sphere
 from skriemdp.geometry.circle import Circle
 from skriemdp.privacy.sensitivity import ball_logarithms_sensitivity, iterated_mean_sensitivity
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace
 from skriemdp.riemannian_laws.distributions_matrix import volume_growth
 from skriemdp.riemannian_laws.k_norm_ball import _least_gradients as least_gradients
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals
@@ -56,7 +56,7 @@ LAWS = [
 
 def radial_density(law):
     """Density of the distance, unnormalised, straight from the definition."""
-    form = space_form(law.geometry)
+    form = law.geometry.symmetric_space
     root = math.sqrt(abs(form.curvature))
     volume = {
         "sphere": lambda r: math.sin(root * r),
@@ -70,7 +70,7 @@ def radial_density(law):
 
 def radial_cdf(law):
     density = radial_density(law)
-    form = space_form(law.geometry)
+    form = law.geometry.symmetric_space
     if form.name == "sphere":
         top = math.pi / math.sqrt(form.curvature)
     else:
@@ -106,7 +106,7 @@ def test_radius_and_direction(law):
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_moments_and_table(law):
     density, top = radial_density(law), None
-    form = space_form(law.geometry)
+    form = law.geometry.symmetric_space
     top = math.pi / math.sqrt(form.curvature) if form.name == "sphere" else None
     top = top or 1.5 * law.distance_quantile(1.0 - 1e-13)
     middle = law.expected_distance()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import skriemdp
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry import Circle, Product, Sphere
@@ -273,3 +277,70 @@ def test_long_vectors_of_an_embedding_are_shortened():
         rule.release(points, GaussianBudget(1.0), NoiseStreams(0)).center for rule in (far, near)
     )
     np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+# -- nothing outside geometry/ asks a manifold for its name ----------------------------------------
+
+PACKAGE = Path(skriemdp.__file__).parent
+
+
+def manifolds():
+    """Names of the classes of geometry/ that are geometries, their common base excepted."""
+    trees = [ast.parse(path.read_text()) for path in (PACKAGE / "geometry").rglob("*.py")]
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    known = {"Geometry"}
+    for _ in classes:
+        known |= {c.name for c in classes if known & {ast.unparse(base) for base in c.bases}}
+    return known - {"Geometry"}
+
+
+MANIFOLDS = re.compile(rf"\b({'|'.join(sorted(manifolds()))})\b")
+# A class asked for in any other way.
+KIND = re.compile(r"type\([\w.]*(geometry|manifold|space)\w*\)|is_one_of\(.*|[\w.]+\.__class__")
+
+
+def questions(text):
+    """What a module asks about the class of a geometry, but for its name in a message."""
+    tree = ast.parse(text)
+    named = {id(n.value) for n in ast.walk(tree) if getattr(n, "attr", None) == "__name__"}
+    for node in ast.walk(tree):
+        asked = None
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            asked = node.args[1]
+        elif isinstance(node, ast.match_case):
+            asked = node.pattern
+        elif isinstance(node, ast.Dict):
+            asked = ast.Tuple([key for key in node.keys if key is not None])
+        if asked is not None and MANIFOLDS.search(ast.unparse(asked)):
+            yield ast.unparse(asked)
+        elif isinstance(node, ast.Call | ast.Attribute) and id(node) not in named:
+            if KIND.fullmatch(ast.unparse(node)):
+                yield ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if isinstance(geometry, Sphere): pass",
+        "flat = isinstance(space, (geometry.Grassmann, Stiefel))",
+        "issubclass(kind, SPDGeometry)",
+        "NAMES = {AffineInvariantSPD: 'riemann'}",
+        "name = NAMES[type(self.geometry)]",
+        "known = type(geometry) in (Circle, Sphere)",
+        "if geometry.__class__ is Circle: pass",
+        "if is_one_of(geometry, 'Product'): pass",
+        "match geometry:\n    case Sphere(): pass",
+    ],
+)
+def test_questions_by_name_are_seen(text):
+    assert list(questions(text))
+
+
+def test_manifolds_are_asked_for_facts_and_not_for_their_names():
+    asked = {
+        path.relative_to(PACKAGE).as_posix(): found
+        for path in PACKAGE.rglob("*.py")
+        if not path.is_relative_to(PACKAGE / "geometry")
+        and (found := list(questions(path.read_text())))
+    }
+    assert asked == {}

@@ -25,6 +25,7 @@ from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.discrete_gaussian import (
     LARGEST_SCALE,
@@ -620,7 +621,7 @@ def test_each_step_of_a_descent_has_its_noise():
     point = ball.geometry.exp_coordinates(ball.center, np.array([0.3, 0.1]))
     query = GradientQuery(problem, point)
     rng = np.random.default_rng(0)
-    draws = np.array([FullBatch().noisy_mean(query, 2.0, rng) for _ in range(400)])
+    draws = np.array([FullBatch().noisy_mean(query, 2.0, Steps(1), rng) for _ in range(400)])
     sigma = 2.0 * 2.0 * 0.5 / 200
     exact = exact_mean(query)
     z = (draws - exact) / sigma

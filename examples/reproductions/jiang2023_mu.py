@@ -22,7 +22,7 @@ from reproduction_tools import heading, parse, save_figure, table
 from scipy.special import ndtr
 
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
 
@@ -95,7 +95,7 @@ def algorithm_2(geometry, distance, sigma, rng, n=1000, m=100, n_epsilon=1000, c
 
 
 def exact_mu(geometry, distance, sigma, law="gaussian"):
-    form = space_form(geometry)
+    form = geometry.symmetric_space
     return RiemannianEvent(law, form.name, form.dim, form.curvature, distance, sigma).mu_estimate
 
 

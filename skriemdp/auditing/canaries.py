@@ -19,7 +19,7 @@ from skriemdp.completion.estimator import PrivateMatrixCompletion
 from skriemdp.core.manifold_input import public_point
 from skriemdp.erm.estimator import PrivateRiemannianERM
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import Hyperboloid, as_geometry
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
@@ -385,7 +385,8 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
     far = 1.2 * float(estimator.radius)
     labels = np.zeros((n, geometry.dim))
     labels[:, 0] = np.resize([-far, far], n)
-    labels, column = layout(labels, space, False), int(isinstance(space, Hyperboloid))
+    labels = layout(labels, space, False)
+    column = labels.shape[1] - geometry.dim  # what comes before the first space coordinate
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]

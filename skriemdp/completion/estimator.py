@@ -413,17 +413,18 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _rank_of_manifold(self, d: int) -> int:
         geometry = as_geometry(self.manifold)
-        if not isinstance(geometry, Grassmann) or geometry.n != d:
+        rank = geometry.shape[-1]
+        if not rank < d or geometry != Grassmann(d, rank):
             raise ValueError(
                 f"manifold={geometry} does not hold subspaces of {d} items; pass Grassmann({d}, "
                 "rank), of pymanopt or of skriemdp.geometry, or manifold=None."
             )
-        if self.rank not in ("auto", geometry.p):
+        if self.rank not in ("auto", rank):
             raise ValueError(
                 f"rank={shown(self.rank)}, but subspaces of manifold={geometry} have dimension "
-                f"{geometry.p}; pass rank='auto' with it."
+                f"{rank}; pass rank='auto' with it."
             )
-        return geometry.p
+        return rank
 
     def _stochastic(self, plan: CompletionPlan) -> CompletionPlan:
         """The plan with DP-RSGD calibrated so that all releases together meet the budget."""

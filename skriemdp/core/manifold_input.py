@@ -11,7 +11,7 @@ from skriemdp._validation import check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
-from skriemdp.geometry.base import Geometry, is_one_of
+from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.convert import as_geometry
 from skriemdp.mechanisms.counts import told_fraction
 
@@ -43,7 +43,7 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
     Every record is then one point, whichever entries a computation reads; the other checks come
     after, but what is not symmetric beyond rounding is refused here, before it is made so.
     """
-    flat = X.ndim == 2 or is_one_of(geometry, "Product")  # copies of a manifold may keep their axis
+    flat = X.ndim == 2 or bool(geometry.factors)  # copies of a manifold may keep their axis
     if X.shape[1:] == geometry.shape or (
         flat and math.prod(X.shape[1:]) == math.prod(geometry.shape)
     ):
@@ -53,7 +53,7 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
             _refuse(geometry, "symmetric", name)
         return canonical
     hint = ""
-    if is_one_of(geometry, "SPDGeometry"):
+    if geometry.symmetric_matrices:
         hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
         f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
@@ -76,7 +76,7 @@ _CURES = {
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
     """Which rows are matrices that should be symmetric and are not, beyond rounding."""
-    if not is_one_of(geometry, "SPDGeometry", "Correlation"):
+    if not geometry.symmetric_matrices:
         return np.zeros(len(points), dtype=bool)
     from skriemdp.geometry.spd.base import differ_from_transposes  # which such a geometry loaded
 
@@ -99,20 +99,12 @@ def check_membership(geometry: Any, points: Any, name: str = "X") -> None:
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
         return
-    if is_one_of(geometry, "SPDGeometry"):
-        _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
-    cure = "check their layout, or map them to the manifold first."
-    if is_one_of(geometry, "Correlation"):
-        cure = (
-            "they must be positive definite with ones on the diagonal: divide rows and columns of "
-            "each covariance by its standard deviations, and shrink singular ones by themselves."
-        )
-    if is_one_of(geometry, "Sphere"):
-        cure = (
-            "they must have that length: divide each by its norm, and make places by "
-            "skriemdp.geometry.from_lat_lon(lat, lon)."
-        )
-    raise ValueError(f"some rows of {name} are not points of {geometry} (tolerance 1e-6); {cure}")
+    word = geometry.complaint(points[~belongs])
+    if word in _CURES:
+        _refuse(geometry, word, name)
+    raise ValueError(
+        f"some rows of {name} are not points of {geometry} (tolerance 1e-6); {geometry.remedy}"
+    )
 
 
 def public_array(name: str, value: Any) -> np.ndarray:
@@ -224,9 +216,7 @@ def check_descent_domain(geometry: Geometry, domain: GeodesicBall | None) -> Non
 
 def _has_units(geometry: Any) -> bool:
     """Whether points are measured in some unit, so that no base point is near them by itself."""
-    if is_one_of(geometry, "Product"):
-        return any(_has_units(factor) for factor in geometry.factors)
-    return is_one_of(geometry, "SPDGeometry")
+    return geometry.scaling is not None or any(map(_has_units, geometry.factors))
 
 
 def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:

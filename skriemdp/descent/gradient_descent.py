@@ -13,6 +13,7 @@ from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import Batches, FullBatch, exact_mean
 from skriemdp.descent.trajectory import Moves, Trajectory
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
 
@@ -127,9 +128,10 @@ def run(
 ) -> np.ndarray:
     """The output point of `path` after a step along a noisy mean gradient for each multiplier."""
     expect_integers(rng, len(noise_multipliers) * problem.gradient_dim)
+    steps = Steps(path.moves.n_steps)
     for multiplier in noise_multipliers:
         query = GradientQuery(problem, path.point, clip_norm)
-        path.advance(batches.noisy_mean(query, multiplier, rng))
+        path.advance(batches.noisy_mean(query, multiplier, steps, rng))
     return path.result
 
 

@@ -28,7 +28,6 @@ from skriemdp.descent.separate_rows import (
 )
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.base import SPDGeometry
 
 __all__ = [
     "BACKENDS",
@@ -134,8 +133,7 @@ class HalfSquaredDistance(PerSampleGradient):
 
     def _points(self, point: np.ndarray, X: np.ndarray) -> np.ndarray:
         X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
-        if self.unchecked and not isinstance(self.geometry, SPDGeometry):
-            # Logarithms of matrices survive anything, and checking would double their cost.
+        if self.unchecked and not self.geometry.total_logarithms:
             axes = tuple(range(1, X.ndim))
             X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
         return X

@@ -15,6 +15,7 @@ from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
 from skriemdp.mechanisms.batch_sizes import binomial_sizes
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.sum import mu_of
 from skriemdp.privacy import events
@@ -32,14 +33,15 @@ class Batches(abc.ABC):
         """Expected number of records in a batch; public."""
 
     def noisy_mean(
-        self, query: Query, noise_multiplier: float, rng: np.random.Generator
+        self, query: Query, noise_multiplier: float, steps: Steps, rng: np.random.Generator
     ) -> np.ndarray:
-        """Noisy mean of ``query`` over a batch: coordinates of a tangent vector.
+        """Noisy mean of ``query`` over a batch: coordinates of a tangent vector; one of `steps`.
 
         Centre of the query's ball plus the noisy sum of the batch's offsets over a public number.
         A record that is absent from the sum counts as the centre, so for every way of drawing
         batches the record's contribution stays in one public ball.
         """
+        steps.take()
         chosen = self.batch(query.held, query.n, rng)
         noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
         return _with_center(query, noisy.value / self.expected_size(query.n))

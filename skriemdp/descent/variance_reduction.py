@@ -15,6 +15,7 @@ from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSample
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
@@ -107,13 +108,18 @@ class RiemannianSVRG:
 
     def event(self, n: int) -> Event:
         """Event of a run on n records."""
-        count = self.n_epochs * self.epoch_length
+        anchors, steps = self._paid
         return compose(
             [
-                FullBatch().event(n, self.anchor_noise_multiplier, self.n_epochs),
-                self.sampler.event(n, self.noise_multiplier, count),
+                FullBatch().event(n, self.anchor_noise_multiplier, anchors.left),
+                self.sampler.event(n, self.noise_multiplier, steps.left),
             ]
         )
+
+    @property
+    def _paid(self) -> tuple[Steps, Steps]:
+        """The anchors of a run, and its sampled steps."""
+        return Steps(self.n_epochs), Steps(self.n_epochs * self.epoch_length)
 
     def solve(
         self,
@@ -126,11 +132,11 @@ class RiemannianSVRG:
         geometry = problem.geometry
         whole = FullBatch()
         expect_integers(rng, self.moves.n_steps * geometry.dim)
-        path = Trajectory(geometry, start, self.moves, rng, callback)
+        path, (anchors, steps) = Trajectory(geometry, start, self.moves, rng, callback), self._paid
         for _ in range(self.n_epochs):
             anchor = path.point
             query = GradientQuery(problem, anchor, self.clip_norm)
-            gradient = whole.noisy_mean(query, self.anchor_noise_multiplier, rng)
+            gradient = whole.noisy_mean(query, self.anchor_noise_multiplier, anchors, rng)
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
@@ -138,8 +144,8 @@ class RiemannianSVRG:
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
                     difference = DifferenceQuery(problem, point, anchor, clip)
-                    correction = self.sampler.noisy_mean(difference, self.noise_multiplier, rng)
-                    direction = direction + correction
+                    asked = difference, self.noise_multiplier, steps, rng
+                    direction = direction + self.sampler.noisy_mean(*asked)
                 path.advance(direction)
         return path.result
 

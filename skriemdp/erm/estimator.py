@@ -463,7 +463,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         problem = self._problem(data.arrays[0], data.arrays[1], data.groups)
         solver, noise_scale = settings.solver, settings.noise_scale
         if settings.clip is not None:
-            budget = GaussianBudget(settings.clip.mu)
+            # The run has noise of its own, whatever is left for it.
+            budget = GaussianBudget(settings.clip.mu, plan.releases[:-1])
             norms = gradient_norms(problem, settings.start)
             clip, fraction = settings.clip.release(norms, budget, streams)
             self.clip_norm_, self.clipped_fraction_ = clip, fraction

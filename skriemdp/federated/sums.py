@@ -34,7 +34,6 @@ from skriemdp.federated.messages import (
     read_floats,
 )
 from skriemdp.federated.shares import BY_AGGREGATOR, BY_CLIENTS, Shares
-from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.sum import noised
@@ -280,8 +279,8 @@ def _plan_of_a_part(estimator: Any, facts: Any, times: int, together: bool) -> P
             warnings.simplefilter("ignore", UserWarning)
         plan = planned_sums(estimator, facts, _terms(estimator), times, together)
     geometry, center = facts.get("geometry"), plan.public.get("center")
-    if isinstance(geometry, (Grassmann, Stiefel)) and center is not None:
-        if np.linalg.norm(center[: geometry.p], -2) < 1e-6:  # the least singular value
+    if geometry is not None and center is not None:
+        if not geometry.has_steady_coordinates(center):
             raise ValueError(
                 "the upper square block of center is singular; then rounding decides what "
                 f"coordinates of {geometry} are, on each client's machine: pass another center."

@@ -15,6 +15,7 @@ from skriemdp.descent.releases import exact_mean
 from skriemdp.descent.trajectory import Trajectory
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.federated.training import LocalSettings
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.mechanisms.units import Blocks, Units
@@ -128,13 +129,14 @@ class ClientsTogether:
         queries = queries_at(point, problems, clip, clients, self.pool)
         for rng in generators:
             expect_integers(rng, solver.moves.n_steps * self.pool.problem.gradient_dim)
+        steps = [Steps(solver.moves.n_steps) for _ in generators]
         for step in range(solver.moves.n_steps):
             if step:
                 pairs = zip(problems, path.point, strict=True)
                 queries = [GradientQuery(problem, point, clip) for problem, point in pairs]
             moves = [
-                solver.sampler.noisy_mean(query, multiplier, rng)
-                for query, rng in zip(queries, generators, strict=True)
+                solver.sampler.noisy_mean(query, multiplier, paid, rng)
+                for query, paid, rng in zip(queries, steps, generators, strict=True)
             ]
             path.advance(np.stack(moves))
         return np.asarray(path.result)

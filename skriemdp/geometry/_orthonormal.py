@@ -73,6 +73,11 @@ class Complement:
         return vectors[..., p:, :] - x[..., p:, :] @ (self.gain @ inner)
 
 
+def has_steady_complement(x: np.ndarray) -> bool:
+    """Whether the upper square block of x is far from singular: else rounding turns the basis."""
+    return bool(np.linalg.norm(x[: x.shape[-1]], -2) >= 1e-6)  # the least singular value
+
+
 def polished(xp: ModuleType, x: Array) -> Array:
     """One Newton-Schulz step to the nearest matrix with orthonormal columns; for x close to it."""
     gram = t(xp, x) @ x

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -81,6 +80,9 @@ class Reach(NamedTuple):
         A radius a little above this one is brought down to it.
     bend : float
         Rate at which most geodesics part, as a fraction of what the lower curvature bound allows.
+    representable : tuple of float
+        Largest distance from the base point at which arrays of 64 and of 32 bits hold points; of
+        matrices, the largest difference of the logarithms of two eigenvalues.
     """
 
     typical: float | None = None
@@ -88,6 +90,30 @@ class Reach(NamedTuple):
     diameter: float = math.inf
     ball: float = math.inf
     bend: float = 1.0
+    representable: tuple[float, float] = (math.inf, math.inf)
+
+
+class SymmetricSpace(NamedTuple):
+    """A space whose points all look alike and for which exact laws are known, by numbers.
+
+    Attributes
+    ----------
+    name : {"euclidean", "sphere", "hyperbolic", "spd"}
+        "spd" means symmetric positive definite matrices with the affine-invariant metric.
+    dim : int
+    curvature : float
+        The sectional curvature, of matrices the least; of a circle that of the sphere on which it
+        is a great circle.
+    """
+
+    name: str
+    dim: int
+    curvature: float
+
+    @property
+    def size(self) -> int:
+        """Rows of the matrices."""
+        return (math.isqrt(8 * self.dim + 1) - 1) // 2
 
 
 class Geometry(abc.ABC):
@@ -125,6 +151,15 @@ class Geometry(abc.ABC):
     # give, is, to the last bit, the same whatever the other rows are, how many there are, and
     # where it stands among them; tests/test_lattice.py holds those to it that say so.
     separate_rows: ClassVar[bool] = False
+    # Whether points are symmetric matrices, of which methods may read either triangle.
+    symmetric_matrices: ClassVar[bool] = False
+    # Whether logarithms of arrays that are no points are numbers, or NaN in their own rows alone,
+    # and never an error; then nobody needs to look at the arrays first.
+    total_logarithms: ClassVar[bool] = False
+    # What to do about arrays that are no points, as the end of a sentence.
+    remedy: ClassVar[str] = "check their layout, or map them to the manifold first."
+    # The metric's name in pyRiemann, for matrices that it knows.
+    pyriemann_metric: ClassVar[str | None] = None
 
     if TYPE_CHECKING:  # a subclass makes each a field or a property
 
@@ -361,6 +396,26 @@ class Geometry(abc.ABC):
         array_namespace(point, moment)
         return 0.0 * moment
 
+    def complaint(self, x: Array) -> str | None:
+        """The property that some of `x` lack, in a word; None, this default, says no more.
+
+        It is asked of arrays of which some are no points, and tells nothing else about them.
+        """
+        return None
+
+    def has_steady_coordinates(self, point: np.ndarray) -> bool:
+        """Whether rounding has no say in how the coordinates at `point` are turned."""
+        return True
+
+    def in_words(self, point: np.ndarray) -> str:
+        """A point as people read it."""
+        text = np.array2string(point, precision=4, separator=", ", threshold=30)
+        return " ".join(text.split())
+
+    def lengths_in_words(self, lengths: np.ndarray) -> list[str]:
+        """Geodesic lengths as people read them."""
+        return [f"{length:.3g}" for length in lengths]
+
     @property
     def quick_distances(self) -> bool:
         """Whether distances cost so much less than logarithms that no logarithm is worth keeping.
@@ -389,6 +444,14 @@ class Geometry(abc.ABC):
     def reach(self) -> Reach:
         """What is known of distances before any record is seen; by default nothing."""
         return Reach()
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace | None:
+        """The space this one is isometric to, if exact laws are known there; flat spaces, or None.
+
+        Noise on the manifold itself, and regression onto hyperbolic space, need it.
+        """
+        return SymmetricSpace("euclidean", self.dim, 0.0) if self.is_flat else None
 
     # -- derived facts --------------------------------------------------------------------------
 
@@ -419,19 +482,6 @@ class Geometry(abc.ABC):
         kappa = self.curvature_bounds[1]
         regular = math.pi / (2.0 * math.sqrt(kappa)) if kappa > 0 else math.inf
         return min(regular, self.injectivity_radius / 2.0)
-
-
-def is_one_of(geometry: Any, *names: str) -> bool:
-    """Whether a geometry is one of the library's of these names; loads none of them to tell."""
-    kind: Any = type(geometry)
-    return not _names(kind).isdisjoint(names)
-
-
-@functools.cache
-def _names(kind: type) -> frozenset[str]:
-    """Names of the library's geometries that a class is or derives from."""
-    ours = (each for each in kind.__mro__ if each.__module__.startswith("skriemdp.geometry."))
-    return frozenset(each.__name__ for each in ours)
 
 
 class CoordinateGeometry(Geometry):

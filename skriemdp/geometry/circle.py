@@ -9,7 +9,7 @@ import numpy as np
 from skriemdp._arrays import Array, array_namespace
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
-from skriemdp.geometry.base import Embedding, Geometry, Reach
+from skriemdp.geometry.base import Embedding, Geometry, Reach, SymmetricSpace
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,10 @@ class Circle(Geometry):
             return np.array([turn * (self.length / (2.0 * math.pi))])
 
         return Embedding(give, nearest, 2, on_sphere=True)
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace:
+        return SymmetricSpace("sphere", 1, (2.0 * math.pi / self.length) ** 2)
 
     @property
     def reach(self) -> Reach:

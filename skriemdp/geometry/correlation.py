@@ -57,6 +57,11 @@ class Correlation(CoordinateGeometry):
     """
 
     separate_rows = True
+    symmetric_matrices = True
+    remedy = (
+        "they must be positive definite with ones on the diagonal: divide rows and columns of each "
+        "covariance by its standard deviations, and shrink singular ones by themselves."
+    )
 
     size: int
 

@@ -98,6 +98,9 @@ class Grassmann(Geometry):
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
         return orth.uniform(rng, self.n, self.p)
 
+    def has_steady_coordinates(self, point: np.ndarray) -> bool:
+        return orth.has_steady_complement(point)
+
     @property
     def embedding(self) -> Embedding:
         # Projectors on the complements, where those have the lower rank: they are closer together.

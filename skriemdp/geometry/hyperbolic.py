@@ -16,7 +16,7 @@ from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, la
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinhc
 from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry.base import CoordinateGeometry, Reach, SymmetricSpace
 
 if TYPE_CHECKING:
     from skriemdp.geometry.poincare import Poincare
@@ -109,6 +109,14 @@ class Hyperboloid(CoordinateGeometry):
         point = np.zeros(self.dim + 1)
         point[0] = self._scale
         return point
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(representable=(300.0 * self._scale, 40.0 * self._scale))
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace:
+        return SymmetricSpace("hyperbolic", self.dim, float(self.curvature))
 
     @property
     def _scale(self) -> float:

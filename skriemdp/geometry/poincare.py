@@ -12,7 +12,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero
-from skriemdp.geometry.base import CoordinateGeometry
+from skriemdp.geometry.base import CoordinateGeometry, Reach, SymmetricSpace
 from skriemdp.geometry.hyperbolic import check_negative_curvature, exponential_rounding
 
 
@@ -73,6 +73,14 @@ class Poincare(CoordinateGeometry):
     @property
     def base_point(self) -> np.ndarray:
         return np.zeros(self.dim)
+
+    @property
+    def reach(self) -> Reach:
+        return Reach(representable=(33.0 * self._scale, 13.0 * self._scale))
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace:
+        return SymmetricSpace("hyperbolic", self.dim, float(self.curvature))
 
     @property
     def _scale(self) -> float:

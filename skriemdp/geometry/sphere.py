@@ -15,7 +15,7 @@ from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
-from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach
+from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach, SymmetricSpace
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
@@ -62,6 +62,10 @@ class Sphere(CoordinateGeometry):
     """
 
     separate_rows = True
+    remedy = (
+        "they must have that length: divide each by its norm, and make places by "
+        "skriemdp.geometry.from_lat_lon(lat, lon)."
+    )
 
     dim: int
     radius: float = 1.0
@@ -345,6 +349,21 @@ class Sphere(CoordinateGeometry):
             return mean * (self.radius / size) if size > 0.0 else self.base_point
 
         return Embedding(give, nearest, self.dim + 1, on_sphere=True)
+
+    def in_words(self, point: np.ndarray) -> str:
+        if self.dim != 2:
+            return super().in_words(point)
+        x, y, z = point / np.linalg.norm(point)
+        longitude = math.degrees(math.atan2(y, x))
+        latitude = math.degrees(math.atan2(z, math.hypot(x, y)))
+        return f"the direction of longitude {longitude:.2f}° and latitude {latitude:.2f}°"
+
+    def lengths_in_words(self, lengths: np.ndarray) -> list[str]:
+        return [f"{angle:.3g}°" for angle in np.degrees(lengths / self.radius)]
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace:
+        return SymmetricSpace("sphere", self.dim, self.radius**-2)
 
     @property
     def reach(self) -> Reach:

@@ -147,6 +147,9 @@ class Stiefel(Geometry):
         a, b = paths.log(xp, target, self.p, self._beta, 2 * self.injectivity_radius)
         return complement, a, q @ b
 
+    def has_steady_coordinates(self, point: np.ndarray) -> bool:
+        return orth.has_steady_complement(point)
+
     @property
     def embedding(self) -> Embedding:
         return orthonormal_embedding(self.shape)

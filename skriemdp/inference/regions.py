@@ -16,7 +16,6 @@ from skriemdp._quiet import QuietQueries, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.sphere import Sphere
 from skriemdp.inference.covariances import coordinate_jacobian
 
 # Simulated covariances for a threshold, and values of the statistic for each: 10,000 values tell
@@ -160,9 +159,9 @@ class ConfidenceRegion(QuietQueries):
     # -- in words -------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        percent = f"{100.0 * self.level:.4g} %"
+        percent, estimate = f"{100.0 * self.level:.4g} %", self.geometry.in_words(self.center)
         return (
-            f"The private estimate is {self._estimate()}; with confidence {percent}, "
+            f"The private estimate is {estimate}; with confidence {percent}, "
             f"{self.subject} lies in the region around it with {self._extent()}. "
             f"{self._moved(percent)}{self._protection()}"
         )
@@ -176,20 +175,8 @@ class ConfidenceRegion(QuietQueries):
             "move. "
         )
 
-    def _estimate(self) -> str:
-        if isinstance(self.geometry, Sphere) and self.geometry.dim == 2:
-            x, y, z = self.center / np.linalg.norm(self.center)
-            longitude = math.degrees(math.atan2(y, x))
-            latitude = math.degrees(math.atan2(z, math.hypot(x, y)))
-            return f"the direction of longitude {longitude:.2f}° and latitude {latitude:.2f}°"
-        text = np.array2string(self.center, precision=4, separator=", ", threshold=30)
-        return " ".join(text.split())
-
     def _extent(self) -> str:
-        lengths, unit = self.semi_axes, ""
-        if isinstance(self.geometry, Sphere):
-            lengths, unit = np.degrees(lengths / self.geometry.radius), "°"
-        words = [f"{value:.3g}{unit}" for value in lengths]
+        words = self.geometry.lengths_in_words(self.semi_axes)
         if len(words) == 1:
             return f"half length {words[0]}"
         if len(words) > 4:

@@ -15,6 +15,7 @@ from skriemdp.descent.releases import Evidence, FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
 from skriemdp.linear_model.preconditioners import Axes, Metric, Noised, Public
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
 from skriemdp.mechanisms.sum import Noisy, integer_total, mu_of, private_sum
@@ -188,7 +189,9 @@ class NoisyAdaGrad:
         problem = dataclasses.replace(problem, rows=records.arrays[0])
         if self.basis_at is None:
             expect_integers(rng, self.n_steps * weights.size)
+        paid = Steps(self.n_steps)
         for done in counted("AdaGrad", self.n_steps):
+            paid.take()
             step = done + 1
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)

@@ -414,7 +414,9 @@ default="auto"
 
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
-        budget = GaussianBudget(settings.bounds.mu)
+        # A sampled run has an event of its own.
+        planned = plan.releases[:-1] if settings.sampled else plan.releases
+        budget = GaussianBudget(settings.bounds.mu, planned)
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         meant, where = 1.0 - place.level, ""
         which, cure = "center and feature_norm", "feature_norm='private'"

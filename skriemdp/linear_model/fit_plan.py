@@ -479,13 +479,13 @@ def _check_manifold(manifold: Any, p: int) -> None:
     if manifold is None:
         return
     geometry = as_geometry(manifold, point_shape=(p,))
-    if not isinstance(geometry, Euclidean):
+    if not geometry.is_flat:
         raise ValueError(
             f"manifold={geometry} is not flat: AdaGrad divides by what gradients at different "
             "points add up to, in one set of axes for all of them, which a curved space has not. "
             f"Pass Euclidean({p}), or minimise a cost on that manifold by PrivateRiemannianERM."
         )
-    if geometry.shape != (p,):
+    if geometry != Euclidean(p):
         raise ValueError(
             f"manifold={geometry} does not hold the coefficients of {p} features; pass "
             f"Euclidean({p}), for each class the same."

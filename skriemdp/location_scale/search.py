@@ -117,10 +117,10 @@ class Shares:
         rounds += self.further * (self.far_radius + self.stride)
         return self.start + rounds + self.final
 
-    def reserve(self, budget: GaussianBudget | PureBudget) -> None:
-        """Take from the budget of a plan all that the search may spend."""
+    def reserve(self, budget: GaussianBudget | PureBudget, last: str = RADIUS) -> None:
+        """Take from the budget of a plan all that the search may spend; `last` names the radius."""
         rounds = self.total - self.start - self.final
-        for share, name in ((self.start, START), (rounds, ROUGH), (self.final, RADIUS)):
+        for share, name in ((self.start, START), (rounds, ROUGH), (self.final, last)):
             if share > 1e-12:
                 budget.take(share, name)
 
@@ -315,6 +315,12 @@ class LocationScaleSearch:
     def mu_search(self) -> float:
         """Mu of the search alone, whatever it finds."""
         return self.mu * math.sqrt(self.shares.total)
+
+    def own_budget(self) -> GaussianBudget:
+        """The budget of a search by itself, beside releases that others pay."""
+        planned = GaussianBudget(self.mu)
+        self.shares.reserve(planned, self.name)
+        return GaussianBudget(self.mu, planned.releases)
 
     def without_further(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""

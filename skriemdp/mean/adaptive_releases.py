@@ -151,7 +151,7 @@ class AdaptiveMean:
             # Logarithms are kept unless the last radius says that they are not asked for again.
             kept = not look or radius < _NARROW * ball.radius
             distances = next(records.distances(center)) if kept else records.lengths(center)
-            budget, rng = GaussianBudget(radii.mu), streams("radius", look)
+            budget, rng = radii.own_budget(), streams("radius", look)
             radius = radius_about(center, center_noise, radii, distances, budget, rng)
         if radius >= _NARROW * ball.radius and at_center is not None:
             records.know(ball.center, at_center)  # asked for again

@@ -18,7 +18,7 @@ from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
 from skriemdp.mean.noise_shape import NoiseShape
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
@@ -444,9 +444,11 @@ class ClassReleases:
         """Share of the sums, and of the count of clipped records."""
         return 1.0 - self.vote.share - (0.0 if self.search is None else self.search.shares.total)
 
-    def begun(self) -> tuple[GaussianBudget | PureBudget, GaussianCount | LaplaceCount]:
+    def begun(
+        self, planned: tuple[Release, ...] | None = None
+    ) -> tuple[GaussianBudget | PureBudget, GaussianCount | LaplaceCount]:
         """The budget less what it pays first, and the count of clipped records that it pays."""
-        budget = (PureBudget if self.pure else GaussianBudget)(self.total)
+        budget = (PureBudget if self.pure else GaussianBudget)(self.total, planned)
         count = budget.count(_COUNT_PURE if self.pure else _COUNT)
         if self.vote.ways:
             budget.take(self.vote.share, _VOTES, len(self.vote.ways))

@@ -432,7 +432,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
             self._release_joint(data, plan.settings, streams)
             return
         fit: ClassReleases = plan.settings
-        (budget, count), kept, reach = fit.begun(), 1.0, None
+        (budget, count), kept, reach = fit.begun(plan.releases), 1.0, None
         ball: Any = fit.ball
         if fit.search is not None:
             assert isinstance(budget, GaussianBudget)

@@ -10,24 +10,17 @@ import numpy as np
 from skriemdp._random import check_random_state, public_generator
 from skriemdp._validation import check_count
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd import AffineInvariantSPD, BuresWassersteinSPD, LogEuclideanSPD
 from skriemdp.inference.covariances import factor
-
-_METRICS: dict[type, str] = {
-    AffineInvariantSPD: "riemann",
-    LogEuclideanSPD: "logeuclid",
-    BuresWassersteinSPD: "wasserstein",
-}
 
 
 def pyriemann_metric(geometry: Geometry) -> str:
     """pyRiemann's name for the metric of `geometry`; ValueError where it has none."""
-    if type(geometry) not in _METRICS:
+    if geometry.pyriemann_metric is None:
         raise ValueError(
             f"pyRiemann has no points of {geometry}; fit on manifold='spd', 'spd-log-euclidean' or "
             "'spd-bures-wasserstein'."
         )
-    return _METRICS[type(geometry)]
+    return geometry.pyriemann_metric
 
 
 def synthetic_points(

@@ -240,7 +240,7 @@ class JointMean:
 
     def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""
-        budget = GaussianBudget(self.mu)
+        budget = GaussianBudget(self.mu, self.releases)
         count_mu = budget.take(_COUNT, COUNT, 1)
         center, radius = self._place(records, budget, streams)
         vectors = records.vectors(center)

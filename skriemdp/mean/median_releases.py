@@ -161,7 +161,7 @@ class GeometricMedian:
         self, records: PointRecords, streams: NoiseStreams
     ) -> tuple[np.ndarray, float, MedianInference]:
         """The centre and the scale that were found, and what the last step released."""
-        geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu)
+        geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu, self.releases)
         found = self.search.release(records, budget, streams)
         warn_direction(found)
         point, scale, known, smooth = found.center, found.radius, None, 0.0

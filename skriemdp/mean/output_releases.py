@@ -11,7 +11,6 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration, rounding_is_small
 from skriemdp.privacy.sensitivity import (
@@ -19,7 +18,6 @@ from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     iterated_mean_sensitivity,
 )
-from skriemdp.riemannian_laws.distributions import space_form
 from skriemdp.riemannian_laws.output import (
     GradientSum,
     KNormGradientMechanism,
@@ -171,17 +169,17 @@ def check_law(name: str, geometry: Geometry) -> None:
     low, high = geometry.curvature_bounds
     cure = "Use mechanism='tangent', with delta=0 too, or 'gradient' with delta > 0."
     largest = 2 if name == "gaussian" else 10
-    matrices = isinstance(geometry, AffineInvariantSPD) and geometry.size <= largest
+    space = geometry.symmetric_space
+    known = space is not None and (space.name != "spd" or space.size <= largest)
     if name == "k-norm":
-        known = geometry.is_hadamard and (matrices or space_form(geometry) is not None)
-        if not known and not low == high >= 0.0:
+        if not (known and geometry.is_hadamard) and not low == high >= 0.0:
             raise ValueError(
                 "mechanism='k-norm' needs a bound of how far a record moves the sum of logarithms, "
                 "and a law that is drawn exactly: flat and hyperbolic spaces, affine-invariant SPD "
                 "matrices up to 10 x 10, and balls of constant curvature, such as those of "
                 f"spheres; {geometry} is none of them. {cure}"
             )
-    elif not matrices and space_form(geometry) is None:
+    elif not known:
         raise ValueError(
             f"mechanism={name!r} needs a law with the same normaliser around every point, and "
             "known privacy: spheres, flat and hyperbolic spaces, and affine-invariant SPD matrices "

@@ -15,7 +15,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry, is_one_of
+from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
@@ -280,7 +280,7 @@ class StartAlone:
         n = search.n if n is None else n
         known = search.center is not None or search.radius is not None
         enough = n * search.mu >= LEAST_MATRICES
-        if known or enough or search.rule is None or not is_one_of(geometry, "SPDGeometry"):
+        if known or enough or search.rule is None or geometry.scaling is None:
             return None
         return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
@@ -292,7 +292,8 @@ class StartAlone:
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        found = self.rule.release(records, GaussianBudget(self.mu), streams)
+        budget = GaussianBudget(self.mu, self.planned().releases)
+        found = self.rule.release(records, budget, streams)
         return np.asarray(found.center)
 
 

@@ -12,6 +12,8 @@ from skriemdp.privacy.lattice import NOISE_SCALE
 
 # The name of the release that every fit makes besides its own.
 COUNT = "clipped fraction"
+# A sum of shares is above what was planned only where it is so by more than rounding.
+_ROUNDING = 1e-14
 
 
 class Release(NamedTuple):
@@ -37,16 +39,26 @@ class Release(NamedTuple):
 class _Budget:
     """What is left of a fit's budget, as a fraction; never more is taken.
 
-    A plan takes from a budget all that its fit may take, and keeps :attr:`releases`; the fit takes
-    the same names, in the same order, from another.
+    A plan takes from a budget all that its fit may take, and keeps :attr:`releases`.  The fit takes
+    from another, which has them for `planned`.
+
+    Parameters
+    ----------
+    total : float
+        The mu, or the epsilon, of the whole fit.
+    planned : tuple of Release, optional
+        What a fit may take, and the event pays for: the planned releases but for those whose noise
+        has a law of its own.  What those before a release leave, it may take besides its own share;
+        what has another name, or takes more, is refused.  None in a plan, which decides.
     """
 
     pure: ClassVar[bool]
     law: ClassVar[str]
 
-    def __init__(self, total: float):
+    def __init__(self, total: float, planned: tuple[Release, ...] | None = None):
         self.total = total
         self.left = 1.0
+        self._planned = planned
         self._taken: dict[str, Release] = {}
 
     @property
@@ -55,13 +67,28 @@ class _Budget:
         return tuple(self._taken.values())
 
     def _take(self, share: float, name: str, dim: int | None, law: str) -> float:
-        if not 0.0 < share <= self.left:
-            raise RuntimeError("the releases of this fit exceed its budget; nothing was released.")
+        if not 0.0 < share <= min(self.left, self._room(name)):
+            raise RuntimeError(
+                f"the release {name!r} exceeds what is left of the budget planned for it; it was "
+                "not made."
+            )
         self.left -= share
         before = self._taken.get(name, Release(name, 0.0, law or self.law, dim))
         same = dim if dim == before.dim else None
         self._taken[name] = before._replace(share=before.share + share, dim=same)
         return share
+
+    def _room(self, name: str) -> float:
+        """The most that a release of this name may take."""
+        if self._planned is None:
+            return self.left
+        room, least, reached = 0.0, math.inf, False
+        for each in self._planned:
+            before = self._taken.get(each.name)
+            room += each.share - (0.0 if before is None else before.share)
+            reached = reached or each.name == name
+            least = min(least, room) if reached else least
+        return least + _ROUNDING if reached else 0.0
 
     def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
         """The mu, or the epsilon, of a release that gets the fraction `share`.
@@ -87,6 +114,19 @@ class _Budget:
     def rest(self, name: str, dim: int | None = None, law: str = "") -> float:
         """The parameter of a release that gets everything left."""
         return self.take(self.left, name, dim, law)
+
+
+class Steps:
+    """The releases of one kind that are left to a run: as many as its event pays for."""
+
+    def __init__(self, count: int):
+        self.left = count
+
+    def take(self) -> None:
+        """Count one release, before its noise; RuntimeError where none is left."""
+        if self.left < 1:
+            raise RuntimeError("a step exceeds what was planned for this run; it was not made.")
+        self.left -= 1
 
 
 class GaussianBudget(_Budget):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -421,7 +422,7 @@ manifold, default="auto"
         return Plan(
             event=planned.event,
             releases=planned.releases,
-            settings=_Settings(bounds, release, lambda: budget(total)),
+            settings=_Settings(bounds, release, functools.partial(budget, total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
             work=self._work(name, n, d),
             arithmetic=words,
@@ -515,7 +516,7 @@ manifold, default="auto"
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         (rows,), settings = data.arrays, plan.settings
-        budget = settings.make_budget()
+        budget = settings.make_budget(plan.releases)
         if data.groups is not None:
             rows = records_of(Units((rows.chunks,), data.groups), by_trace=budget.pure)
         self._sparse_fit = data.facts["sparse"]

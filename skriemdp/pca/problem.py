@@ -46,13 +46,11 @@ def frame_space(name: Any, d: int, k: int) -> tuple[Geometry, OrthonormalFrames 
 def _given_space(manifold: Any, d: int, k: int) -> Geometry:
     """The geometry of a manifold object, whose points must be k components of d features."""
     geometry = as_geometry(manifold)
-    fitting: list[Geometry] = [Grassmann(d, k), Stiefel(d, k)] if k < d else []
-    if k == 1 and d > 1:
-        fitting.append(Sphere(d - 1))
-    if geometry in fitting:
+    if geometry in _fitting(d, k):
         return geometry
-    if isinstance(geometry, (Grassmann, Stiefel)) and geometry.n == d and geometry.p != k:
-        cure = f"n_components={geometry.p}"
+    columns = geometry.shape[1] if geometry.point_ndim == 2 else 1
+    if geometry in _fitting(d, columns):
+        cure = f"n_components={columns}"
     else:
         cure = f"Grassmann({d}, {k}) or Stiefel({d}, {k})" if k < d else "manifold='auto'"
         cure = f"Sphere({d})" if k == 1 else cure
@@ -60,6 +58,12 @@ def _given_space(manifold: Any, d: int, k: int) -> Geometry:
         f"manifold={geometry} does not hold n_components={k} of {d} features; pass {cure}, of "
         "pymanopt or of skriemdp.geometry with the embedded metric."
     )
+
+
+def _fitting(d: int, k: int) -> list[Geometry]:
+    """The manifolds whose points are k components of d features."""
+    fitting: list[Geometry] = [Grassmann(d, k), Stiefel(d, k)] if k < d else []
+    return [*fitting, Sphere(d - 1)] if k == 1 and d > 1 else fitting
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class SubspaceProblem(Problem):
 
     @property
     def _ambient(self) -> bool:
-        return isinstance(self.geometry, Euclidean)
+        return self.geometry.is_flat
 
     @property
     def separate_rows(self) -> bool:

@@ -263,7 +263,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
         points = self._label_points(labels, geometry)
-        budget, rows = GaussianBudget(settings.mu), Units((X,), groups)
+        budget, rows = GaussianBudget(settings.mu, plan.releases), Units((X,), groups)
         responses = Units((points,), groups)
         features = settings.scaling.release(rows, budget, streams)
         self.clipped_fraction_ = settings.scaling.clipped(rows, features, budget, streams)

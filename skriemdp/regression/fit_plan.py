@@ -20,7 +20,8 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
-from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
@@ -220,9 +221,7 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     return FeatureMap(d, n_frequencies, length, known, 10.0, estimator.public_seed), work
 
 
-def _public_base(
-    estimator: Any, geometry: Hyperboloid, labelled: Hyperboloid | Poincare | None
-) -> np.ndarray:
+def _public_base(estimator: Any, geometry: Hyperboloid, labelled: Geometry | None) -> np.ndarray:
     """The public base point on the hyperboloid of curvature -1."""
     if labelled is not None:
         point = public_point(labelled, base_point=estimator.base_point)[None]

@@ -316,7 +316,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _release(self, data: Data, plan: Plan[GeodesicPlan], streams: Any) -> None:
         settings = plan.settings
-        budget = GaussianBudget(settings.mu)
+        budget = GaussianBudget(settings.mu, plan.releases)
         found = settings.release(data.units, budget, streams)
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
+from skriemdp.geometry import Hyperboloid, as_geometry
+from skriemdp.geometry.base import Geometry
 
 
-def label_space(manifold: Any, columns: int) -> tuple[Hyperboloid, Hyperboloid | Poincare | None]:
+def label_space(manifold: Any, columns: int) -> tuple[Hyperboloid, Geometry | None]:
     """The hyperbolic space of labels with so many columns, and the space whose points they are.
 
     Parameters
@@ -26,7 +27,8 @@ def label_space(manifold: Any, columns: int) -> tuple[Hyperboloid, Hyperboloid |
     if manifold is None:
         return Hyperboloid(columns), None
     space = as_geometry(manifold, point_shape=(columns,))
-    if not isinstance(space, (Hyperboloid, Poincare)):
+    known = space.symmetric_space
+    if known is None or known.name != "hyperbolic":
         raise ValueError(
             f"manifold={space} is not hyperbolic; pass pymanopt's PoincareBall(dim), or "
             "Hyperboloid or Poincare of skriemdp.geometry. Responses on other manifolds are for "
@@ -36,12 +38,10 @@ def label_space(manifold: Any, columns: int) -> tuple[Hyperboloid, Hyperboloid |
         raise ValueError(
             f"y has {columns} columns, but points of manifold={space} have {space.shape[0]}."
         )
-    return Hyperboloid(space.dim, space.curvature), space
+    return Hyperboloid(known.dim, known.curvature), space
 
 
-def tangent_labels(
-    y: Any, space: Hyperboloid | Poincare | None, geometry: Hyperboloid
-) -> np.ndarray:
+def tangent_labels(y: Any, space: Geometry | None, geometry: Hyperboloid) -> np.ndarray:
     """Normal coordinates at the origin, ``(n, dim)``; ValueError for rows that are no points."""
     y = np.asarray(y, dtype=float)
     y = y[:, None] if y.ndim == 1 else y
@@ -64,7 +64,7 @@ def tangent_labels(
     return np.asarray(space.log_coordinates(space.base_point, y))
 
 
-def layout(tangent: np.ndarray, space: Hyperboloid | Poincare | None, flat: bool) -> np.ndarray:
+def layout(tangent: np.ndarray, space: Geometry | None, flat: bool) -> np.ndarray:
     """Labels as the user has them, from normal coordinates at the origin; `flat`: ``(n,)``."""
     if space is None:
         return tangent[:, 0] if flat else tangent

@@ -6,7 +6,7 @@ import abc
 import functools
 import math
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -15,12 +15,8 @@ from skriemdp._arrays import array_namespace, device
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.base import Geometry, SymmetricSpace
 from skriemdp.geometry.hyperbolic import Hyperboloid
-from skriemdp.geometry.poincare import Poincare
-from skriemdp.geometry.spd.affine import AffineInvariantSPD
-from skriemdp.geometry.sphere import Sphere
 from skriemdp.riemannian_laws.distributions_matrix import (
     sample_gaussian_logarithms,
     sample_laplace_logarithms,
@@ -28,44 +24,7 @@ from skriemdp.riemannian_laws.distributions_matrix import (
 )
 from skriemdp.riemannian_laws.distributions_radial import RadialTable
 
-__all__ = ["RiemannianGaussian", "RiemannianLaplace", "SpaceForm", "space_form"]
-
-
-class SpaceForm(NamedTuple):
-    """A space of constant curvature, by numbers.
-
-    Attributes
-    ----------
-    name : {"euclidean", "sphere", "hyperbolic"}
-    dim : int
-    curvature : float
-        For a circle, ``(2 pi / length)**2``: that of the sphere whose great circle it is.
-    """
-
-    name: str
-    dim: int
-    curvature: float
-
-
-def space_form(geometry: Geometry) -> SpaceForm | None:
-    """What `geometry` is isometric to; None unless its curvature is constant and it is simple.
-
-    Examples
-    --------
-    >>> from skriemdp.geometry import Sphere
-    >>> from skriemdp.riemannian_laws.distributions import space_form
-    >>> space_form(Sphere(2, radius=2.0))
-    SpaceForm(name='sphere', dim=2, curvature=0.25)
-    """
-    if isinstance(geometry, Sphere):
-        return SpaceForm("sphere", geometry.dim, geometry.radius**-2)
-    if isinstance(geometry, Circle):
-        return SpaceForm("sphere", 1, (2.0 * math.pi / geometry.length) ** 2)
-    if geometry.is_flat:
-        return SpaceForm("euclidean", geometry.dim, 0.0)
-    if isinstance(geometry, (Hyperboloid, Poincare)):
-        return SpaceForm("hyperbolic", geometry.dim, float(geometry.curvature))
-    return None
+__all__ = ["RiemannianGaussian", "RiemannianLaplace"]
 
 
 class _RadialLaw(abc.ABC):
@@ -91,26 +50,32 @@ class _RadialLaw(abc.ABC):
                 f"geometry must be a skriemdp.geometry object, got {type(self.geometry).__name__}; "
                 "convert with skriemdp.geometry.as_geometry."
             )
-        if space_form(self.geometry) is None and not isinstance(self.geometry, AffineInvariantSPD):
+        space = self.geometry.symmetric_space
+        if space is None:
             raise TypeError(
                 f"there is no exact sampler for {type(self).__name__} on {self.geometry}: spheres, "
                 "hyperbolic, flat and affine-invariant SPD spaces have one.  Elsewhere add noise "
                 "in a tangent space (skriemdp.mechanisms.vector)."
             )
-        if isinstance(self.geometry, AffineInvariantSPD) and self.geometry.size > 10:
+        if space.name == "spd" and space.size > 10:
             raise ValueError(
-                f"the sampler is meant for matrices up to 10 x 10, got {self.geometry.size}: "
+                f"the sampler is meant for matrices up to 10 x 10, got {space.size}: "
                 "rejection becomes slow beyond.  Add noise in a tangent space instead."
             )
 
     @property
-    def _form(self) -> SpaceForm | None:
-        return space_form(self.geometry)
+    def _space(self) -> SymmetricSpace:
+        space = self.geometry.symmetric_space
+        assert space is not None  # _check refuses others
+        return space
+
+    @property
+    def _of_matrices(self) -> bool:
+        return self._space.name == "spd"
 
     @property
     def _table(self) -> RadialTable:
-        form = self._form
-        if form is None:
+        if self._of_matrices:
             raise TypeError(f"the radius of {self} has no one-dimensional density.")
         return _table(self)
 
@@ -142,28 +107,16 @@ class _RadialLaw(abc.ABC):
 
     def check_representable(self, bits: int = 64) -> None:
         """Raise ValueError if more than 1e-13 of the law lies beyond what points can hold."""
-        geometry = self.geometry
-        form = self._form
-        if isinstance(geometry, (Hyperboloid, Poincare)) and form and form.name == "hyperbolic":
-            longest = (300.0, 40.0) if isinstance(geometry, Hyperboloid) else (33.0, 13.0)
-            reach = longest[0 if bits == 64 else 1] / math.sqrt(-geometry.curvature)
-            fits = self.distance_quantile(1.0 - 1e-13) <= reach
-        elif form is None:
-            fits = self._matrix_reach() <= (32.0 if bits == 64 else 12.0)
-        else:
+        reach = self.geometry.reach.representable[0 if bits == 64 else 1]
+        if reach == math.inf:
             return
-        if not fits:
+        widest = self._matrix_reach() if self._of_matrices else self.distance_quantile(1.0 - 1e-13)
+        if widest > reach:
             raise ValueError(
                 f"{self} is too wide: some of its draws have no floating-point representation on "
-                f"{geometry}.  Use less noise (a larger data set or epsilon), a tangent-space "
+                f"{self.geometry}.  Use less noise (a larger data set or epsilon), a tangent-space "
                 "mechanism, or sample_coordinates."
             )
-
-    @property
-    def _size(self) -> int:
-        """Rows of the matrices, on a space of matrices."""
-        assert isinstance(self.geometry, AffineInvariantSPD)
-        return self.geometry.size
 
     @abc.abstractmethod
     def _matrix_reach(self) -> float:
@@ -177,9 +130,9 @@ class _RadialLaw(abc.ABC):
         They keep full accuracy where the points themselves lose it (far out in hyperbolic space).
         """
         size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-        if self._form is None:
+        if self._of_matrices:
             count = math.prod(size)
-            logarithms = self._matrix_logarithms(self._size, self._length, count, rng)
+            logarithms = self._matrix_logarithms(self._space.size, self._length, count, rng)
             return sym.pack(np, logarithms).reshape(*size, self.geometry.dim)
         radius = self._table.sample(size, rng)[..., None]
         direction = rng.standard_normal((*size, self.geometry.dim))
@@ -190,10 +143,8 @@ class _RadialLaw(abc.ABC):
 
         Raises TypeError on SPD matrices, where the normaliser has no simple form.
         """
-        form = self._form
-        normaliser = self._table.log_normaliser
-        assert form is not None  # others have no table
-        sphere = math.log(2.0) + 0.5 * form.dim * math.log(math.pi) - gammaln(0.5 * form.dim)
+        normaliser, dim = self._table.log_normaliser, self.geometry.dim
+        sphere = math.log(2.0) + 0.5 * dim * math.log(math.pi) - gammaln(0.5 * dim)
         distance = self.geometry.dist(center, points)
         return -self._potential(distance) - (normaliser + float(sphere))
 
@@ -203,7 +154,7 @@ class _RadialLaw(abc.ABC):
 
     def mean_squared_distance(self) -> float:
         """Mean squared geodesic distance to the centre."""
-        if isinstance(self.geometry, AffineInvariantSPD) and self.geometry.size == 2:
+        if self._of_matrices and self._space.size == 2:
             return self._matrix_mean_square()
         return self._table.mean(lambda r: r * r)
 
@@ -259,7 +210,7 @@ class RiemannianGaussian(_RadialLaw):
         return self.sigma
 
     def _matrix_reach(self) -> float:
-        return (self._size - 1) * self.sigma**2 + 10.6 * self.sigma
+        return (self._space.size - 1) * self.sigma**2 + 10.6 * self.sigma
 
     def _matrix_mean_square(self) -> float:
         # SPD(2) is isometric to R x H^2(-1/2), and the law is a product.
@@ -304,11 +255,11 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
     def __post_init__(self) -> None:
         check_positive(scale=self.scale)
         self._check()
-        form = self._form
-        if form is None:
-            growth = volume_growth(self._size)
-        elif form.name == "hyperbolic":
-            growth = (form.dim - 1) * math.sqrt(-form.curvature)
+        space = self._space
+        if self._of_matrices:
+            growth = volume_growth(space.size)
+        elif space.name == "hyperbolic":
+            growth = (space.dim - 1) * math.sqrt(-space.curvature)
         else:
             growth = 0.0
         if self.scale * growth >= 1.0:
@@ -324,18 +275,17 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
 
     def _matrix_reach(self) -> float:
         dim = self.geometry.dim
-        excess = 1.0 / self.scale - volume_growth(self._size)
+        excess = 1.0 / self.scale - volume_growth(self._space.size)
         return math.sqrt(2.0) * (30.0 + 0.5 * dim) / excess
 
 
 @functools.lru_cache(maxsize=128)
 def _table(law: _RadialLaw) -> RadialTable:
     """Law of the distance to the centre, ``exp(-potential) S(r)**(dim - 1)``."""
-    form = law._form
-    assert form is not None
-    n, root = form.dim - 1, math.sqrt(abs(form.curvature))
-    sphere = form.name == "sphere"
-    if sphere or form.name == "euclidean" or n == 0:
+    space = law._space
+    n, root = space.dim - 1, math.sqrt(abs(space.curvature))
+    sphere = space.name == "sphere"
+    if sphere or space.name == "euclidean" or n == 0:
 
         def on_others(r: np.ndarray) -> np.ndarray:
             reach = np.sin(root * r) / root if sphere else r

@@ -12,17 +12,11 @@ from skriemdp._arrays import Size
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd.affine import AffineInvariantSPD
+from skriemdp.geometry.base import Geometry, SymmetricSpace
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
-from skriemdp.riemannian_laws.distributions import (
-    RiemannianGaussian,
-    RiemannianLaplace,
-    SpaceForm,
-    space_form,
-)
+from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace
 from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
@@ -31,19 +25,23 @@ from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_rieman
 _MOST_PROPOSALS = 1e4
 
 
-def _space(geometry: Geometry) -> SpaceForm:
+def _space(geometry: Geometry) -> SymmetricSpace:
     """Space, dimension and curvature as RiemannianEvent wants them."""
-    form = space_form(geometry)
-    if form is not None:
-        return form
-    if isinstance(geometry, AffineInvariantSPD) and geometry.size == 2:
-        return SpaceForm("spd", 3, -0.5)
+    space = geometry.symmetric_space
+    if space is not None and (space.name != "spd" or space.size == 2):
+        return space
     raise ValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
         "is known only through loose bounds.  Use Gaussian noise in a tangent space "
         "(skriemdp.mechanisms.vector.GaussianNoise): it is exactly sensitivity / sigma-GDP on "
         "every manifold."
     )
+
+
+def _only_pure(geometry: Geometry) -> bool:
+    """Whether no more than a pure epsilon is known of Laplace noise."""
+    space = geometry.symmetric_space
+    return space is None or space.name == "spd"
 
 
 class _PointMechanism(abc.ABC):
@@ -225,7 +223,7 @@ class RiemannianLaplaceMechanism(_PointMechanism):
             Where the law that the target needs does not exist.
         """
         check_sensitivity(sensitivity)
-        if space_form(geometry) is None:  # SPD: pure epsilon is what is known
+        if _only_pure(geometry):
             if mu is not None or delta != 0.0:
                 raise ValueError(
                     f"on {geometry} Laplace noise is calibrated to pure epsilon: pass epsilon "
@@ -247,7 +245,7 @@ class RiemannianLaplaceMechanism(_PointMechanism):
     @property
     def event(self) -> Event:
         """Event of one release."""
-        if space_form(self.geometry) is None:
+        if _only_pure(self.geometry):
             return PureEvent(self.sensitivity.value / self.scale * (1.0 + 1e-15))
         where = _space(self.geometry)
         return RiemannianEvent("laplace", *where, self.sensitivity.value, float(self.scale))

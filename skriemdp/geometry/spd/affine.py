@@ -15,6 +15,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._curvature import symmetric_form
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.base import Reach, SymmetricSpace
 from skriemdp.geometry.spd.base import SPDGeometry
 
 
@@ -49,6 +50,19 @@ class AffineInvariantSPD(SPDGeometry):
     >>> round(float(AffineInvariantSPD(2).dist(np.eye(2), np.diag([np.e, np.e]))), 12)  # sqrt(2)
     1.414213562373
     """
+
+    pyriemann_metric = "riemann"
+
+    @property
+    def symmetric_space(self) -> SymmetricSpace | None:
+        if self.size == 1:
+            return super().symmetric_space
+        return SymmetricSpace("spd", self.dim, -0.5)
+
+    @property
+    def reach(self) -> Reach:
+        known = super().reach
+        return known if self.size == 1 else known._replace(representable=(32.0, 12.0))
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:

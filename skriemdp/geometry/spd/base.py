@@ -29,6 +29,8 @@ class SPDGeometry(CoordinateGeometry):
     """
 
     separate_rows = True
+    symmetric_matrices = True
+    total_logarithms = True
 
     size: int
 

@@ -55,6 +55,7 @@ class BuresWassersteinSPD(SPDGeometry):
     """
 
     _unit_power = 0.5
+    pyriemann_metric = "wasserstein"
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:

@@ -36,6 +36,8 @@ class LogEuclideanSPD(SPDGeometry):
     1.414213562373
     """
 
+    pyriemann_metric = "logeuclid"
+
     @property
     def curvature_bounds(self) -> tuple[float, float]:
         return (0.0, 0.0)
