@@ -41,7 +41,14 @@ ManifoldLike: TypeAlias = str | _Manifold
 def array_namespace(*arrays: Any) -> Any:
     """The library whose functions work on these arrays: NumPy for its own, else as they say."""
     for array in arrays:
-        if not isinstance(array, (np.ndarray, np.generic)):
+        if type(array) is np.ndarray or isinstance(array, np.generic):
+            continue
+        if isinstance(array, np.ma.MaskedArray):  # NumPy's functions keep some masks, not all
+            raise TypeError(
+                "geometries compute with arrays in which nothing is missing, got a masked one; "
+                "pass array.filled(number), with a public number."
+            )
+        if not isinstance(array, np.ndarray):
             from array_api_compat import array_namespace
 
             return array_namespace(*arrays)

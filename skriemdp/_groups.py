@@ -210,13 +210,13 @@ def read_ids(ids: Any, n_rows: int | None, name: str) -> tuple[np.ndarray, np.nd
 def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
     """The place of each of `ids` in the public `catalogue`; -1 where it is not in it.
 
-    One of `ids` that is missing or of no known kind is not in the catalogue, and changes nothing
-    for the others.
+    One of `ids` that is missing is not in the catalogue, and changes nothing for the others.
 
     Raises
     ------
     ValueError
-        If `ids` are no column; if the catalogue has an id twice, or one that is missing or of
+        If `ids` are no column, or some are of a kind (numbers, text, bytes, dates, ...) that no
+        entry of the catalogue has; if the catalogue has an id twice, or one that is missing or of
         another kind than :func:`read_ids` takes.
     """
     listed, column = _named(_listed, catalogue, "catalogue"), _named(_listed, ids, "items")
@@ -225,6 +225,7 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
     )
     if len(places) < len(listed):
         raise ValueError("catalogue must be a one-dimensional list of distinct items.")
+    known = {key[0] for key in places}
     kinds = {
         values.dtype.kind if isinstance(values, np.ndarray) else "O" for values in (listed, column)
     }
@@ -233,14 +234,27 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
         near = np.searchsorted(listed, column, sorter=order)
         near = order[np.minimum(near, len(listed) - 1)]
         return np.where(listed[near] == column, near, -1)
+    found = [_place(one, places) for one in column]
+    if not {kind for kind, _ in found} <= known | {None}:
+        raise ValueError(
+            "items holds ids of a kind that no entry of the catalogue has, such as text beside "
+            "numbers; make both of one kind: items.astype(int), or "
+            "catalogue=[str(one) for one in catalogue]."
+        )
+    return np.array([place for _, place in found], dtype=np.intp)
 
-    def place(one: Any) -> int:
-        try:
-            return places.get(_key(one), -1)
-        except Exception:
-            return -1
 
-    return np.fromiter(map(place, column), dtype=np.intp, count=len(column))
+def _place(one: Any, places: dict[tuple, int]) -> tuple[Any, int]:
+    """The kind of an id, None where it is missing, and its place; -1 if it has none."""
+    try:
+        if one is None or one is np.ma.masked or one != one:
+            return None, -1
+        key = _key(one)
+    except _UnreadableError as error:
+        return (None if str(error) == _MISSING else "another kind"), -1
+    except Exception:
+        return (None if type(one).__name__ == "NAType" else "another kind"), -1
+    return key[0], places.get(key, -1)
 
 
 def _named(read: Callable[[Any], R], ids: Any, name: str) -> R:

@@ -23,21 +23,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
+from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
+
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _IMPORTS = (dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"])
 _LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
-_NO_NUMBER = (
-    "holds text or other values where numbers are expected: every argument must be a number, or a "
-    "string that spells a number; encode the rest, and make one array of a column of arrays "
-    "(numpy.stack)."
-)
-_COMPLEX = (
-    "holds complex numbers. Complex data not supported: pass real and imaginary parts as separate "
-    "columns."
-)
 
 
 # -- which errors may pass ------------------------------------------------------------------------
@@ -118,8 +111,8 @@ def stand_in(value: Any) -> Any:
         return None
     if sparse.issparse(value):
         return type(value)(value.shape, dtype=np.float64)
-    if type(value).__module__.split(".")[0] == "dask":
-        return value  # only shapes of dask arrays are checked, never values
+    if is_lazy(value):
+        return value
     if hasattr(value, "iloc"):
         whole = hasattr(value, "columns")
         kinds = [getattr(d, "kind", "O") for d in (value.dtypes if whole else [value.dtype])]
@@ -160,41 +153,14 @@ def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[
 # -- fixed sentences ------------------------------------------------------------------------------
 
 
-def _finding(value: Any) -> str | None:
-    """What kind of value is wrong in one argument, by its dtype kind alone; None if nothing is."""
-    if value is None or type(value).__module__.split(".")[0] == "dask":
-        return None
-    if sparse.issparse(value):
-        value = getattr(value, "data", None)
-    try:
-        array = np.asarray(value)
-    except Exception:
-        return "is no table: its rows differ in length or hold values of different kinds."
-    if array.dtype.kind in "OUSTV":
-        try:
-            array = array.astype(np.float64)
-        except Exception:
-            return _NO_NUMBER
-    if array.dtype.kind == "c":
-        return _COMPLEX
-    if array.dtype.kind in "mM":
-        return "holds dates or time spans where numbers are expected; encode them."
-    if array.dtype.kind in "fc" and not np.isfinite(array).all():
-        return (
-            "contains NaN or infinity; replace such entries by public numbers. Do not leave such "
-            "rows out: the number of rows is public, and would tell of one record."
-        )
-    return None
-
-
 def _sentence(error: Exception, values: Sequence[Any], names: Sequence[str], labels: bool) -> str:
     for name, value in zip(names, values, strict=False):
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
-            finding = _finding(value)
-            if labels and name == "y" and finding == _NO_NUMBER:
+            found = finding(value, name)
+            if labels and name == "y" and found == f"{name} {NO_NUMBER}":
                 continue  # labels may be text
-            if finding is not None:
-                return f"{name} {finding}"
+            if found is not None:
+                return found
     which = " or ".join(dict.fromkeys(names[: len(values)])) or "the input"
     return (
         f"{which} could not be read ({type(error).__name__}): some entries are of a kind that is "
@@ -248,8 +214,21 @@ def read_records(estimator: Any, X: Any, *y: Any, labels: bool = False, **checks
 
     A sparse X comes back in canonical form: entries stored twice are added.
     """
-    read = quietly(lambda *rows: _validated(estimator, *rows, **checks), X, *y, labels=labels)
+
+    def readable(X: Any, *y: Any) -> Any:
+        answers = [plain(part, "y") for part in y]
+        if checks.get("y_numeric"):  # before scikit-learn looks for NaN, which text may spell
+            answers = [_floats(part) for part in answers]
+        return _validated(estimator, plain(X, "X"), *answers, **checks)
+
+    read = quietly(readable, X, *y, labels=labels)
     return (quietly(_canonical, read[0]), read[1]) if y else quietly(_canonical, read)
+
+
+def _floats(y: Any) -> Any:
+    """Answers that are objects or text, as floats."""
+    objects = isinstance(y, np.ndarray) and y.dtype.kind in "OUS"
+    return y.astype(np.float64) if objects else y
 
 
 def _validated(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
@@ -303,8 +282,11 @@ def _finite_numbers(
 
 def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) -> Any:
     """scikit-learn's `check_array` without quotations."""
-    read = functools.partial(check_array, input_name=name, **checks)
-    return quietly(read, value, names=(name,), labels=labels)
+
+    def readable(value: Any) -> Any:
+        return check_array(plain(value, name), input_name=name, **checks)
+
+    return quietly(readable, value, names=(name,), labels=labels)
 
 
 def read_numbers(value: Any, name: str, **checks: Any) -> np.ndarray:
@@ -432,7 +414,21 @@ class QuietQueries:
                 member.fn = quiet(member.fn)
         owner = next((base for base in cls.__mro__ if "score" in vars(base)), None)
         if owner is not None and not issubclass(owner, QuietQueries):  # one of scikit-learn's
-            cls.score = quiet(vars(owner)["score"])  # type: ignore[attr-defined]
+            cls.score = quiet(_of_plain_rows(vars(owner)["score"]))  # type: ignore[attr-defined]
+
+
+def _of_plain_rows(score: Callable[..., R]) -> Callable[..., R]:
+    """scikit-learn's `score`, of labels and weights in which nothing is masked or missing."""
+
+    @functools.wraps(score)
+    def checked(self: Any, X: Any, y: Any, sample_weight: Any = None) -> R:
+        y = quietly(lambda y: plain(y, "y"), y, names=("y",), labels=True)
+        if sample_weight is not None:
+            count = X.shape[0] if hasattr(X, "shape") else len(X)
+            sample_weight = read_weights(sample_weight, count)
+        return score(self, X, y, sample_weight)
+
+    return checked
 
 
 # What `available_if` makes of a method, to know it by.

@@ -587,6 +587,8 @@ def usable_rows(
 
 def _column(values: Any, n: int) -> np.ndarray:
     """`values` as an array with an entry for each of n rows; of a list, whatever it holds."""
+    if np.ma.isMaskedArray(values):
+        values = values.tolist()  # with None for what is masked
     if isinstance(values, list | tuple):
         column = np.empty(len(values), dtype=object)
         column[:] = values

@@ -2,9 +2,11 @@
 
 import math
 import pickle
+import warnings
 import zipfile
 
 import numpy as np
+import pandas
 import pytest
 from scipy import sparse
 
@@ -496,7 +498,6 @@ def _tables():
     """The same five ratings as a dict of columns, and in every kind of frame that is installed."""
     columns = {"who": ["b", "a", "b", "b", "c"], "film": [30, 10, 10, 30, 99], "n": [1, 2, 0, 4, 5]}
     yield columns
-    pandas = pytest.importorskip("pandas")
     yield pandas.DataFrame(columns, index=[3, 1, 4, 1, 5])
     yield pandas.DataFrame(columns).convert_dtypes()
     for name in ("polars", "pyarrow"):
@@ -529,7 +530,6 @@ def test_from_frame_takes_any_table():
 
 
 def test_a_long_table_is_told_what_to_do(recording_accountant):
-    pandas = pytest.importorskip("pandas")
     for names in (("user", "item", "rating"), ("userId", "movieId", "rating", "timestamp")):
         table = pandas.DataFrame(np.ones((50, len(names))), columns=names)
         with pytest.raises(ValueError, match="from_frame"):
@@ -538,7 +538,6 @@ def test_a_long_table_is_told_what_to_do(recording_accountant):
 
 
 def test_recommendations_have_the_names_of_the_columns(rng):
-    pandas = pytest.importorskip("pandas")
     ratings = rng.integers(1, 6, (200, 12)).astype(float)
     ratings[rng.random((200, 12)) < 0.5] = np.nan
     names = [f"film {i}" for i in range(12)]
@@ -829,3 +828,171 @@ def test_hollow_moment_is_that_of_dense_rows():
     found = _hollow_integers(Units((sparse.csr_array(dense),)))
     np.testing.assert_allclose(found, moment, atol=1e-4)
     assert np.abs(moment).max() > 0.5
+
+
+# -- what is clipped or matches nothing is told ----------------------------------------------------
+
+
+def stars(rng, n=1000, d=20, hidden=0.5):
+    table = rng.integers(2, 5, (n, d)).astype(float)
+    return np.where(rng.random((n, d)) < hidden, np.nan, table)
+
+
+def table_of(rng, **columns):
+    m = 9000
+    made = {"user": rng.integers(0, 1000, m), "item": rng.integers(0, 30, m)}
+    made["stars"] = rng.integers(2, 5, m)
+    return pandas.DataFrame(made | {k: make(rng, m) for k, make in columns.items()})
+
+
+def told(X, **settings):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model = PrivateMatrixCompletion(epsilon=3.0, **settings).fit(X)
+    return model, " ".join(str(warning.message) for warning in seen)
+
+
+# What came instead of stars from 1 to 5, and the cure that the message names.
+SCALES = {
+    "-1 for nobody": (
+        lambda x: np.nan_to_num(x, nan=-1.0),
+        lambda x: np.where(x < 0, np.nan, x),
+        {},
+    ),
+    "99 for nobody": (
+        lambda x: np.nan_to_num(x, nan=99.0),
+        lambda x: np.where(x > 5, np.nan, x),
+        {},
+    ),
+    "percent": (lambda x: 20.0 * x, lambda x: x, {"bounds": (0, 100)}),
+    "stars of ten": (lambda x: 2.0 * x, lambda x: x, {"bounds": (1, 10)}),
+    "thumbs": (lambda x: np.where(x > 3, 1.0, -1.0) + 0.0 * x, lambda x: x, {"bounds": (-1, 1)}),
+    "from zero": (lambda x: (x - 2.0) / 2.0, lambda x: x, {"bounds": (0, 1)}),
+    "half stars": (lambda x: np.where(x > 3, 0.5, x), lambda x: x, {"bounds": (0.5, 5)}),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_ratings_of_another_scale_are_told_and_the_cure_cures(rng, scale):
+    make, cure, settings = SCALES[scale]
+    X = make(stars(rng))
+    model, words = told(X)
+    assert "of the ratings (a private estimate) lie outside bounds=(1, 5)" in words
+    assert model.clipped_fraction_ > 0.1 and "(0.5, 5) for half stars" in words
+    model, words = told(cure(X), **settings)
+    assert "outside bounds" not in words and model.clipped_fraction_ < 0.1
+
+
+def test_nothing_is_told_of_ratings_within_bounds(rng):
+    X = stars(rng)
+    X[0, :2] = 1.0, 5.0
+    for bounds in ((1, 5), (2, 4), (0.1, 5.7)):
+        kept = np.clip(X, *bounds)
+        kept[1, :2] = bounds  # the ends of the range, whatever they round to
+        _, words = told(kept, bounds=bounds)
+        assert "outside bounds" not in words
+
+
+# Columns of a table whose items match nothing, and what makes them match.
+UNMATCHED = {
+    "text of numbers": (lambda one: one.astype(str), range(30), lambda one: one.astype(int)),
+    "numbers of text": (lambda one: one, [str(k) for k in range(30)], lambda one: one.astype(str)),
+    "bytes": (
+        lambda one: one.astype("S").astype(object),
+        [str(k) for k in range(30)],
+        lambda one: one.str.decode("ascii"),
+    ),
+    "dates": (
+        lambda one: pandas.Timestamp("2024") + pandas.to_timedelta(one, "D"),
+        range(30),
+        lambda one: (one - pandas.Timestamp("2024")).dt.days,
+    ),
+    "some are text": (
+        lambda one: one.astype(object).where(one > 3, one.astype(str)),
+        range(30),
+        lambda one: one.astype(int),
+    ),
+    "some numbers": (
+        lambda one: one.astype(str).where(one > 3, one),
+        [str(k) for k in range(30)],
+        lambda one: one.astype(str),
+    ),
+    "quotes": (
+        lambda one: '"b' + one.astype(str) + '"',
+        [f"b{k}" for k in range(30)],
+        lambda one: one.str.strip('"'),
+    ),
+    "spaces": (
+        lambda one: "b" + one.astype(str) + " ",
+        [f"b{k}" for k in range(30)],
+        lambda one: one.str.strip(),
+    ),
+    "capitals": (
+        lambda one: "B" + one.astype(str),
+        [f"b{k}" for k in range(30)],
+        lambda one: one.str.lower(),
+    ),
+    "zeros in front": (
+        lambda one: one.astype(str).str.zfill(5),
+        [str(k) for k in range(30)],
+        lambda one: one.str.lstrip("0").replace("", "0"),
+    ),
+    "another numbering": (lambda one: one + 1000, range(30), lambda one: one - 1000),
+}
+
+
+@pytest.mark.parametrize("case", UNMATCHED)
+def test_items_that_match_nothing_are_refused_or_told(rng, case):
+    change, catalogue, cure = UNMATCHED[case]
+    table = table_of(rng)
+
+    def read(items):
+        table["item"] = items
+        columns = {"user": "user", "item": "item", "rating": "stars", "catalogue": catalogue}
+        return from_frame(table, **columns)[0]
+
+    wrong = change(table["item"])
+    kinds = ("text of", "numbers of", "bytes", "dates", "some")
+    if case.startswith(kinds):
+        with pytest.raises(ValueError, match="of a kind that no entry of the catalogue") as caught:
+            read(wrong)
+        assert "items.astype(int)" in str(caught.value)
+    else:
+        assert "do not match the catalogue" in told(read(wrong))[1]
+    X = read(cure(wrong))
+    assert X.nnz > 7000
+    assert "do not match" not in told(X)[1]
+
+
+@pytest.mark.parametrize("column", ["user", "item", "time", "age", "year"])
+def test_a_column_that_is_no_rating_is_told(rng, column):
+    table = table_of(
+        rng,
+        time=lambda rng, m: 1.6e9 + 1e7 * rng.random(m),
+        age=lambda rng, m: rng.integers(18, 90, m),
+        year=lambda rng, m: rng.integers(1950, 2024, m),
+    )
+    wanted = {"user": "user", "item": "item", "catalogue": range(30)}
+    X = from_frame(table, rating=column, **wanted)[0]
+    assert "whether rating= names the right column" in told(X)[1]
+    X = from_frame(table, rating="stars", **wanted)[0]
+    assert "outside bounds" not in told(X)[1]
+
+
+def test_recommendations_name_items_whatever_their_ids_are(rng):
+    X = stars(rng, 200, 12)
+    for names in ([10 * k for k in range(12)], [0.5 + k for k in range(12)], list("abcdefghijkl")):
+        frame = pandas.DataFrame(X, columns=names)
+        model = PrivateMatrixCompletion(epsilon=3.0, random_state=0).fit(frame)
+        plain = PrivateMatrixCompletion(epsilon=3.0, random_state=0).fit(observed_matrix(X))
+        places = plain.recommend(X[:5], 12)
+        found = model.recommend(frame[:5], 12)
+        expected = np.append(np.array(names, dtype=object), [None])[places]
+        assert found.tolist() == expected.tolist()
+        assert plain.recommend(X[:5], 12, catalogue=names).tolist() == expected.tolist()
+        turned = frame[names[::-1]]
+        with pytest.raises(ValueError, match="order|match"):
+            model.recommend(turned[:5], 12)
+        assert model.recommend(turned[model.item_names_][:5], 12).tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="catalogue lists 3 items, but the model has 12"):
+        plain.recommend(X[:5], 12, catalogue=[1, 2, 3])

@@ -12,7 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
-LEAVES |= {"_progress", "_process", "_walk"}
+LEAVES |= {"_containers", "_progress", "_process", "_walk"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
@@ -24,7 +24,8 @@ ALLOWED = {
     "_config": set(),
     "_groups": set(),
     "_progress": set(),
-    "_quiet": set(),
+    "_containers": set(),
+    "_quiet": {"_containers"},
     "_walk": set(),
     "_warnings": set(),
     "geometry": LEAVES,

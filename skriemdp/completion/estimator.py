@@ -16,6 +16,7 @@ from skriemdp._arrays import ManifoldLike
 from skriemdp._quiet import checked_format, quietly, read_array, read_records
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._validation import check_count, check_option, shown
+from skriemdp._warnings import warn_user
 from skriemdp.completion.local_factors import local_coordinates
 from skriemdp.completion.problem import with_data
 from skriemdp.completion.releases import (
@@ -31,6 +32,7 @@ from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET, RiemannianSGD
 from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import Grassmann, as_geometry
+from skriemdp.mechanisms.counts import told_fraction
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta
 
@@ -54,7 +56,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Dimension of the subspace, if there is one; 0 for item effects only.  "auto": 5, or 8 where
         rows are dense.
     bounds : tuple of float, default=(1, 5)
-        Public least and largest rating.  Ratings outside are clipped, silently.
+        Public least and largest rating; (0.5, 5) for half stars.  Ratings outside are clipped, and
+        `clipped_fraction_` tells how many, privately.
     mechanism : {"auto", "gradient", "covariance", "stochastic", "none"}, default="auto"
         How the subspace is released.  "gradient": DP-RGD on the Grassmann manifold, every user's
         gradient clipped.  "covariance": leading eigenvectors of the noisy hollow second moment of
@@ -102,10 +105,15 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         The paid measurement, in units of the noise.
     typical_count_ : float
         Private median of the numbers of ratings of the users.
+    clipped_fraction_ : float
+        Private estimate of the share of ratings outside `bounds`, averaged over users, for 1 % of
+        ``mu**2``.  A warning tells where it stands out of its noise.
     spectrum_ : ndarray of shape (n_features,) or None
         Released eigenvalues of "covariance", and
     spectrum_noise_ : float or None
         the largest eigenvalue that noise alone reaches.
+    item_names_ : list or None
+        Columns of the data frame on which the model was fitted.
     n_features_in_ : int
     privacy_spent_ : PrivacySpent
 
@@ -237,21 +245,26 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         values = self._entries(matrix, wanted)
         return with_data(wanted, values)
 
-    def recommend(self, X: Any, k: int = 10) -> np.ndarray:
+    def recommend(self, X: Any, k: int = 10, *, catalogue: Any = None) -> np.ndarray:
         """The `k` unrated items with the highest predictions of each user, best first.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_users, n_items)
         k : int
+        catalogue : array-like of shape (n_items,), optional
+            What the columns are called, the list that ``from_frame`` got.  By default the names of
+            the columns of the data frame on which the model was fitted, whatever their type.
 
         Returns
         -------
         ndarray of shape (n_users, k)
-            Column numbers; -1 where a user has fewer than k unrated items.  Where the model was
-            fitted on a data frame, names of columns, and None.
+            Names of items, and None where a user has fewer than k unrated ones.  Without names,
+            column numbers, and -1.
         """
         check_count(k=k)
+        check_is_fitted(self)
+        names = self._names(catalogue)
         matrix = self._observed(X)
         k = min(k, matrix.shape[1])
         result = np.empty((matrix.shape[0], k), dtype=np.intp)
@@ -265,8 +278,23 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
             rated = np.isneginf(np.take_along_axis(scores, best, axis=1))
             result[begin : begin + rows] = np.where(rated, -1, best)
-        names = getattr(self, "feature_names_in_", None)
-        return result if names is None else np.append(names, [None])[result]
+        return result if names is None else names[result]
+
+    def _names(self, catalogue: Any) -> np.ndarray | None:
+        """Names of the items, and None at the end."""
+        if catalogue is None:
+            catalogue = self.item_names_
+        if catalogue is None:
+            return None
+        listed = list(catalogue)
+        if len(listed) != self.n_features_in_:
+            raise ValueError(
+                f"catalogue lists {len(listed)} items, but the model has {self.n_features_in_}; "
+                "pass the list that from_frame got."
+            )
+        names = np.empty(len(listed) + 1, dtype=object)
+        names[:-1] = listed
+        return names
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the root mean squared error of predicted ratings.
@@ -311,6 +339,12 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _observed(self, X: Any) -> sparse.csr_array:
         check_is_fitted(self)
+        names = _column_names(X)
+        if None not in (names, self.item_names_) and names != self.item_names_:
+            raise ValueError(
+                "the columns of X are not the items of the fit, in its order; pass "
+                "X[model.item_names_]."
+            )
         X = read_records(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
         return _clipped(observed_matrix(_read_zeros(X, self.bounds_)), self.bounds_)
 
@@ -345,11 +379,12 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _validate(self, X: Any, y: Any = None) -> Data:
         _refuse_long_tables(X)
+        names = _column_names(X)
         X = read_records(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
         matrix = observed_matrix(_read_zeros(X, _public_bounds(self.bounds)))
         if not np.isfinite(matrix.data).all():
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
-        return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
+        return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1], "names": names})
 
     def _plan(self, facts: dict[str, int], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
@@ -446,11 +481,11 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         (matrix,), settings = data.arrays, plan.settings
+        self.item_names_ = data.facts["names"]
         bounds = settings.bounds
         centre, half = _scale(bounds)
-        matrix = _clipped(matrix, bounds)
-        matrix.data = (matrix.data - centre) / half
-        model = release_model(matrix, settings, streams)
+        scaled = with_data(matrix, (matrix.data - centre) / half)
+        model = release_model(scaled, settings, streams)
         self.bounds_ = bounds
         self.level_ = centre + half * model.level
         self.item_effects_ = half * model.effects
@@ -464,7 +499,28 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.subspace_reason_ = model.reason
         self.signal_ = model.signal
         self.typical_count_ = model.typical_count
+        self.clipped_fraction_ = told_fraction(
+            *model.clipped, 0.0, _outside(bounds), excess=0.0, of="the ratings"
+        )
+        if self.typical_count_ <= 1.0:
+            warn_user(_UNMATCHED)
         self.spectrum_, self.spectrum_noise_ = model.singular_values, model.noise_level
+
+
+_UNMATCHED = (
+    "the released number of ratings of a typical user is at its floor, one (a private estimate): "
+    "if users rated more, the ids of items do not match the catalogue, or those of users are not "
+    "the users'. Compare how both are spelled: quotes, spaces, capitals, zeros in front."
+)
+
+
+def _outside(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return (
+        f"lie outside bounds=({low:g}, {high:g}) and were clipped: pass bounds= of the scale of "
+        "the ratings, such as (0.5, 5) for half stars or (0, 100) for percent; NaN where a code "
+        "like 0, -1 or 99 says that nobody rated; and see whether rating= names the right column."
+    )
 
 
 # Names of columns, without "id", of tables with one rating per row.
@@ -484,6 +540,12 @@ def _refuse_long_tables(X: Any) -> None:
             "ratings of all items; X, users = skriemdp.datasets.from_frame(X, user=, item=, "
             "rating=, catalogue=) makes such rows."
         )
+
+
+def _column_names(X: Any) -> list[Any] | None:
+    """What the columns of a data frame are called."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else list(names)
 
 
 def _read_zeros(X: Any, bounds: tuple[float, float]) -> Any:

@@ -164,6 +164,20 @@ def share_within_bound(
     return float(np.clip(share, _SHARE_LEAST, 1.0))
 
 
+def clipped_ratings(
+    matrix: sparse.csr_array, mu: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Noisy share of ratings outside [-1, 1], averaged over users, and its standard deviation.
+
+    *Guarantee*: mu-GDP.
+    """
+    # A rating at the end of the range may lie beyond it by the rounding of its scale.
+    outside = np.abs(matrix.data) > 1.0 + 1e-9
+    # From -1 to 1, the range that the sum is held in.
+    total, users, sigma = _mean_of_rows(matrix, 2.0 * outside - 1.0, mu, rng)
+    return (total / users + 1.0) / 2.0, sigma / (2.0 * users)
+
+
 def overall_level(matrix: sparse.csr_array, mu: float, rng: np.random.Generator) -> float:
     """Noisy mean, over the users who rated anything, of a user's own mean rating; in [-1, 1].
 

@@ -14,6 +14,7 @@ from skriemdp.completion.item_releases import (
     LEVEL,
     ItemEffects,
     centered_values,
+    clipped_ratings,
     effect_strength,
     overall_level,
     share_within_bound,
@@ -45,6 +46,7 @@ from skriemdp.privacy.lattice import check_distance
 # Shares of mu**2 of the small releases, 1 % each by convention; items and subspace have the rest.
 SMALL_SHARES = {
     "count": 0.01,
+    "clipped": 0.01,
     "level": 0.01,
     "cut": 0.01,
     "clip": 0.01,
@@ -116,6 +118,7 @@ class CompletionPlan:
         """Shares of the small releases that can occur in this fit."""
         needed = {
             "count": True,
+            "clipped": True,
             "level": True,
             "cut": True,
             "clip": self.may_descend,
@@ -225,6 +228,7 @@ class CompletionModel:
     counts: np.ndarray
     typical_count: float
     reason: str
+    clipped: tuple[float, float]
     mechanism: str = "none"
     ridge: float = math.inf
     subspace: np.ndarray | None = None
@@ -236,16 +240,18 @@ class CompletionModel:
 def release_model(
     matrix: sparse.csr_array, plan: CompletionPlan, streams: NoiseStreams
 ) -> CompletionModel:
-    """Spend the budget of `plan` on `matrix`, ratings in [-1, 1] as a CSR array.
+    """Spend the budget of `plan` on `matrix`, ratings as a CSR array; clipped to [-1, 1].
 
     Every decision below is a function of public numbers and earlier releases, so the total is the
     adaptive composition that ``plan.event`` names.
     """
     small = plan.small
     typical = typical_count(matrix, plan.mu_of(small["count"]), streams("typical count"))
+    clipped = clipped_ratings(matrix, plan.mu_of(small["clipped"]), streams("clipped"))
+    matrix = with_data(matrix, np.clip(matrix.data, -1.0, 1.0))
     strength = effect_strength(plan.n, plan.d, plan.mu_of(plan.gaussian_share), typical)
     if strength < LEAST_STRENGTH:
-        return _level_only(matrix, plan, typical, strength, streams)
+        return _level_only(matrix, plan, typical, strength, clipped, streams)
     level = overall_level(matrix, plan.mu_of(small["level"]), streams("level"))
     uncut = share_within_bound(matrix, level, plan.mu_of(small["cut"]), streams("cut"))
     items = _Items(matrix, typical, level, uncut, plan, streams)
@@ -278,10 +284,10 @@ def release_model(
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.mechanism != "stochastic":
-        done = {"count", "level", "cut"} | ({"signal"} if score is not None else set())
+        done = {"count", "clipped", "level", "cut"} | ({"signal"} if score is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
-    known = (items.effects, items.counts, typical, reason)
+    known = (items.effects, items.counts, typical, reason, clipped)
     return CompletionModel(level, *known, mechanism, ridge, subspace, score, spectrum, noise)
 
 
@@ -290,10 +296,11 @@ def _level_only(
     plan: CompletionPlan,
     typical: float,
     strength: float,
+    clipped: tuple[float, float],
     streams: NoiseStreams,
 ) -> CompletionModel:
     """Where item effects would be noise: the level, with everything that is left."""
-    left = plan.mu_of(plan.gaussian_share - plan.small["count"])
+    left = plan.mu_of(plan.gaussian_share - plan.small["count"] - plan.small["clipped"])
     level = overall_level(matrix, left, streams("level"))
     reason = (
         f"level only: item effects would stand out of their noise by {strength:.2g}, which is "
@@ -305,7 +312,7 @@ def _level_only(
         "Use more users, fewer items or a larger epsilon."
     )
     nothing = np.zeros(plan.d)
-    return CompletionModel(level, nothing, nothing, typical, reason)
+    return CompletionModel(level, nothing, nothing, typical, reason, clipped)
 
 
 class _Items:

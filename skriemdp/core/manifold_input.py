@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._containers import COMPLEX, plain
 from skriemdp._validation import check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
@@ -109,12 +110,15 @@ def check_membership(geometry: Any, points: Any, name: str = "X") -> None:
 
 def public_array(name: str, value: Any) -> np.ndarray:
     """A public parameter as an array of floats; ValueError if it is no such thing."""
+    value = plain(value, name)
+    if np.iscomplexobj(value):
+        raise ValueError(f"{name} {COMPLEX}")
     try:
-        if np.iscomplexobj(value):
-            raise ValueError
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must hold real numbers that fit into floats.") from None
+        raise ValueError(
+            f"{name} must hold real numbers that fit into floats, and no text."
+        ) from None
 
 
 def public_point(geometry: Geometry, **values: Any) -> Any:
@@ -123,9 +127,11 @@ def public_point(geometry: Geometry, **values: Any) -> Any:
     value = public_array(name, value)
     if value.size == math.prod(geometry.shape):
         value = value.reshape(geometry.shape)
-    if value.shape != geometry.shape or not np.isfinite(value).all():
+    if value.shape != geometry.shape:
+        raise ValueError(f"{name} must have shape {geometry.shape}, got shape {value.shape}.")
+    if not np.isfinite(value).all():
         raise ValueError(
-            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
+            f"{name} must be finite, but holds NaN or infinity, or a missing or masked entry."
         )
     if not bool(np.all(geometry.belongs(value))):
         raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")

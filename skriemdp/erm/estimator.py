@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
+from skriemdp._containers import plain
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
@@ -346,6 +347,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         if y is not None and not is_dask(y):
             raise TypeError("X is a dask array; pass y as a dask array with the same chunks.")
         y = None if self._is_mean else y
+        X, y = plain(X, "X"), plain(y, "y")
         problem = self._problem(X, y)
         if problem.n < 2:
             raise ValueError(f"X must have at least 2 rows, got n={problem.n}.")

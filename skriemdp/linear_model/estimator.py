@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
+from skriemdp._containers import plain
 from skriemdp._quiet import quietly, read_records, read_weights
 from skriemdp._validation import check_option
 from skriemdp._warnings import warn_user
@@ -346,7 +347,7 @@ default="auto"
             sample_weight = read_weights(sample_weight, len(predicted))
         measure = accuracy_score if classifier else r2_score
         return quietly(
-            lambda y: measure(y, predicted, sample_weight=sample_weight),
+            lambda y: measure(plain(y, "y"), predicted, sample_weight=sample_weight),
             y,
             names=("y",),
             labels=classifier,

@@ -31,7 +31,7 @@ __all__ = [
 
 # Clipped records are told of where they are this share above the one that was meant, and so many
 # standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits.
-_EXCESS, _SURE = 0.2, 5.0
+EXCESS, _SURE = 0.2, 5.0
 # What noise exceeds in one of 1e6 fits, in its standard deviations: Gaussian, and Laplace.
 RARELY, _RARELY_PURE = 4.754, 9.279
 
@@ -211,7 +211,14 @@ def noisy_fraction(
 
 
 def told_fraction(
-    noisy: float, sigma: float, meant: float, advice: str, pure: bool = False
+    noisy: float,
+    sigma: float,
+    meant: float,
+    advice: str,
+    pure: bool = False,
+    *,
+    excess: float = EXCESS,
+    of: str = "the rows",
 ) -> float:
     """A released share of clipped records, within [0, 1]; warns where far more were than meant.
 
@@ -224,7 +231,11 @@ def told_fraction(
         What was done to them, and what to do about it; public or released.
     pure : bool, default=False
         Whether the noise is Laplace: of as many records as were meant it warns once in 1e6 fits.
+    excess : float, default=0.2
+        What is tolerated above `meant`, besides noise.
+    of : str, default="the rows"
+        What it is a share of.
     """
-    if noisy - meant > max(_EXCESS + _SURE * sigma, _RARELY_PURE * sigma if pure else 0.0):
-        warn_user(f"about {min(noisy, 1.0):.0%} of the rows (a private estimate) {advice}")
+    if noisy - meant > max(excess + _SURE * sigma, _RARELY_PURE * sigma if pure else 0.0):
+        warn_user(f"about {min(noisy, 1.0):.0%} of {of} (a private estimate) {advice}")
     return float(np.clip(noisy, 0.0, 1.0))

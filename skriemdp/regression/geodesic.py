@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._quiet import read_records
+from skriemdp._containers import plain
+from skriemdp._quiet import quietly, read_records
 from skriemdp._validation import check_fraction, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, Terms
@@ -208,7 +209,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         check_is_fitted(self)
         check_fraction(level=level)
         single = np.ndim(X) == 1
-        z = self._features(np.asarray(X)[None] if single else X)
+        z = self._features(np.asarray(plain(X, "X"))[None] if single else X)
         points, covariances = self._law.covariances(z)
         thresholds = self._law.thresholds(z, level)
         regions = [
@@ -229,8 +230,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray, int]:
         """Features, responses with one row each, and how many axes these had."""
-        if isinstance(y, list):
-            y = np.asarray(y)
+        y = quietly(lambda y: plain(y, "y"), y, names=("y",))
         several = isinstance(y, np.ndarray) and y.ndim > 2
         rows = y.reshape(len(y), math.prod(y.shape[1:])) if several else y
         X, rows = read_records(

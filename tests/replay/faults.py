@@ -753,6 +753,12 @@ CHANGES = (
         "completion",
     ),
     Change(
+        "completion.releases:clipped_ratings",
+        takes(mu=lambda a: 1.1 * a.mu),
+        "a tenth more for the clipped share",
+        "completion clipped",
+    ),
+    Change(
         f"{_HELD}:labelled",
         _with(hold=lambda held, a: lambda tile, unit: held.hold(tile[:2], unit)),
         "no weights",

@@ -960,6 +960,9 @@ def completion():
     pair("completion items noisy", plain, *disjoint, attains=0.8, quiet=False)
     pair("completion one opposite rating", plain, *few, attains=0.05)
     pair("completion nothing rated", plain, *nothing, attains=0.2)
+    # Clipped they are equal: nothing but the share of clipped ratings differs, all of a user's.
+    beyond = changed(crowd, *ratings([dict.fromkeys(range(d), x) for x in (5.0, 9.0)], d))
+    pair("completion clipped", plain, *beyond, attains=0.0099)
     pair("completion all alike", plain, *flat, attains=0.2)
     fit = complete(2, mechanism="covariance", **strong)
     pair("completion covariance", fit, *disjoint, attains=0.8)
@@ -984,7 +987,7 @@ def completion():
             settings = {"mechanism": "none", "epsilon": 8.0, "accountant": accountant}
             return PrivateMatrixCompletion(**settings).fit(table)
 
-        data = [_rows_of_ratings(*one) for one in zip(disjoint, ("x", [0]), strict=True)]
+        data = [_rows_of_ratings(*one) for one in zip(disjoint, (0.5, 2**70), strict=True)]
         pair(f"completion ids {kind}", fit, *data, attains=0.5)
     less = functools.partial(Tape.check_charge, unspent=0.01)  # that of a clip norm of descent
     fit = complete(2, epsilon=60.0)
