@@ -69,6 +69,7 @@ COMPLETE = (
     "docs/user_guide/pymanopt.md",
     "docs/user_guide/released-means.md",
     "docs/user_guide/selection.md",
+    "docs/user_guide/tangent.md",
     "docs/user_guide/uncertainty.md",
     "docs/your-budget.md",
 )

@@ -49,6 +49,7 @@ ALLOWED = {
     "linear_model": ROOM,
     "regression": ROOM,
     "selection": ROOM | {"preprocessing"},
+    "tangent": ROOM | {"mean", "linear_model"},
     "federated": ROOM | {"regression", "schedules"},
 }
 # Audits fit estimators; nothing imports audits.
