@@ -49,6 +49,7 @@ ALLOWED = {
     "linear_model": ROOM,
     "regression": ROOM,
     "selection": ROOM | {"preprocessing"},
+    "moabb": ROOM | {"preprocessing"},
     "tangent": ROOM | {"mean", "linear_model"},
     "federated": ROOM | {"regression", "schedules"},
 }
