@@ -5,11 +5,11 @@
     python benchmarks/eeg.py --figure docs/eeg.svg
 
 Sixteen people, 924 trials of a second, eight channels (`skriemdp.datasets.fetch_eeg`): who is in
-treatment for alcoholism?  "trials": a quarter of the trials is held out, of the same people; a trial
-is the unit of privacy.  "people": people made up after the law of the recorded ones, in tangent
-coordinates: class means, covariances of people about them (of so few people, drawn half way to
-its diagonal) and of trials about people; a person with all trials is the unit, and 200 other people
-are asked about.  Without the recordings it says so and does nothing.
+treatment for alcoholism?  "trials": a quarter of the trials is held out, of the same people; a
+trial is the unit of privacy.  "people": people made up after the law of the recorded ones, in
+tangent coordinates: class means, covariances of people about them (of so few people, drawn half way
+to its diagonal) and of trials about people; a person with all trials is the unit, and 200 other
+people are asked about.  Without the recordings it says so and does nothing.
 """
 
 from __future__ import annotations

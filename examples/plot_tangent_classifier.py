@@ -9,16 +9,12 @@ the mean and the model in one fit.
 
 """
 
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from skriemdp import PrivateMinimumDistanceToMean, PrivateTangentClassifier, frechet_mean
 from skriemdp.geometry import AffineInvariantSPD
-
-warnings.filterwarnings("ignore", message="(?s).*(can be repeated|few |never stood)")
 
 # %%
 # Covariances of 128 samples each; the gain of a trial and two sources vary widely.
