@@ -21,6 +21,7 @@ _HOME = {
     "PrivateMinimumDistanceToMean": "skriemdp.mean.classifier",
     "PrivatePrincipalEigenvector": "skriemdp.pca.estimator",
     "PrivateRiemannianERM": "skriemdp.erm.estimator",
+    "PrivateTangentClassifier": "skriemdp.tangent.estimator",
     "PrivateTangentPCA": "skriemdp.mean.tangent_pca",
     "PrivacyAccountant": "skriemdp.ledger.accountant",
     "BudgetError": "skriemdp.ledger.accountant",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # so that type checkers and editors know what the names of `_
     from skriemdp.regression.geodesic import PrivateGeodesicRegressor as PrivateGeodesicRegressor
     from skriemdp.reporting import privacy_report as privacy_report
     from skriemdp.selection import PrivateGridSearchCV as PrivateGridSearchCV
+    from skriemdp.tangent.estimator import PrivateTangentClassifier as PrivateTangentClassifier
 
 
 if not TYPE_CHECKING:  # a checker that sees it takes every name for known

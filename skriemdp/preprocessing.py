@@ -21,6 +21,7 @@ from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers, read_records
 from skriemdp._random import public_generator
 from skriemdp._validation import shown
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import CarriesLedger, tags_of
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -309,7 +310,8 @@ class PerGroup(AsksForRows):
     draws from NumPy's global generator, or remembers in a closure what it saw before, couples
     groups; use none.
 
-    New people are transformed by their own rows too, so `predict` and `score` need `groups`.
+    New people are transformed by their own rows too: `predict` and `score` without `groups` take
+    all rows for one person's, and warn.
 
     Examples
     --------
@@ -393,6 +395,19 @@ class PerGroup(AsksForRows):
         return tags
 
     def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+        X = _table(X)
+        if groups is None:
+            warn_user(
+                "without groups all rows count as one person's and are transformed together; pass "
+                "groups=, who owns each row, or np.zeros(len(X)) where that is one person."
+            )
+            groups = np.zeros(len(X))
+        alone = read_groups(groups, len(X), least=1).sizes == 1
+        if type(self.transformer) is Recenter and alone.any():
+            warn_user(
+                "somebody has a single row: recentred by itself it is the base point, and what "
+                "is said of it is a guess. Pass several rows of each person together."
+            )
         return self.estimator_, self._transformed(X, groups), {}
 
     def _transformed(self, X: Any, groups: Any) -> np.ndarray:
@@ -401,12 +416,7 @@ class PerGroup(AsksForRows):
                 "groups says who owns each row and is required; for rows of one person pass "
                 "groups=np.zeros(len(X))."
             )
-        X = read_array(X, "X", dtype=np.float64, ensure_2d=False, allow_nd=True)
-        if X.ndim < 2:
-            raise ValueError(
-                "X has one dimension; rows are asked for. Reshape your data with X.reshape(-1, 1) "
-                "if each number is a row, or X.reshape(1, -1) if together they are one."
-            )
+        X = _table(X)
         owned = read_groups(groups, len(X), least=1)
         check_per_sample(self.transformer.fit_transform, owned.count, (X,), "transformer")
         filler = self._tried(X.shape[1:])
@@ -447,6 +457,16 @@ class PerGroup(AsksForRows):
                 f"{_TRIED} made-up ones; it must keep the number of rows."
             )
         return tried[0]
+
+
+def _table(X: Any) -> np.ndarray:
+    X = read_array(X, "X", dtype=np.float64, ensure_2d=False, allow_nd=True)
+    if X.ndim < 2:
+        raise ValueError(
+            "X has one dimension; rows are asked for. Reshape your data with X.reshape(-1, 1) "
+            "if each number is a row, or X.reshape(1, -1) if together they are one."
+        )
+    return X
 
 
 def _manifold_of_rows(estimator: Any) -> Any:

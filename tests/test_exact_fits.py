@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
     PrivateTangentPCA,
 )
 from skriemdp.core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
@@ -294,6 +295,7 @@ MOMENTS = PrivateHyperbolicRegressor("sufficient-statistics", n_frequencies=4)
         (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS, MATRIX),
         (PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]), LABELS, INTEGERS),
         (PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], delta=0.0), LABELS, PLAIN),
+        (PrivateTangentClassifier(classes=[0, 1]), LABELS, INTEGERS),
     ],
     ids=str,
 )

@@ -37,6 +37,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
     PrivateTangentPCA,
 )
 from skriemdp._quiet import QuietQueries
@@ -115,6 +116,8 @@ ESTIMATORS = [
     PrivateFrechetMean("grassmann", radius=0.3),
     PrivateMinimumDistanceToMean(),
     PrivateMinimumDistanceToMean(classes=[0, 1]),
+    PrivateTangentClassifier(),
+    PrivateTangentClassifier("sphere", radius=0.5, classes=[0, 1]),
     PrivatePrincipalEigenvector(),
     PrivatePrincipalEigenvector(mechanism="power", n_components=2, row_norm=1.0),
     PrivatePrincipalEigenvector(mechanism="gradient", row_norm=1.0),

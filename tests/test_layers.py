@@ -52,6 +52,8 @@ ALLOWED = {
     "linear_model": ROOM,
     "regression": ROOM,
     "selection": ROOM | {"preprocessing"},
+    "moabb": ROOM | {"preprocessing"},
+    "tangent": ROOM | {"mean", "linear_model"},
     "federated": ROOM | {"regression", "schedules"},
 }
 # Audits fit estimators; nothing imports audits.

@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
     PrivateTangentPCA,
 )
 from skriemdp.datasets import make_cloud
@@ -279,6 +280,8 @@ PLANNED = (
     (PrivateFrechetMean(uncertainty=True), None, {}),
     (PrivateMinimumDistanceToMean(classes=[0, 1]), HALVES, {}),
     (PrivateMinimumDistanceToMean(classes=[0, 1], uncertainty=True), HALVES, {}),
+    (PrivateTangentClassifier(classes=[0, 1]), HALVES, {}),
+    (PrivateTangentClassifier(radius=4.0, classes=[0, 1]), HALVES, {}),
     (PrivateTangentPCA(), None, {}),
     (PrivatePrincipalEigenvector(), None, {}),
     (PrivatePrincipalEigenvector(2, 3.0, center="assume"), None, {}),

@@ -1,5 +1,7 @@
 """Rows transformed by their own group's rows; the group is what is protected then."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -194,13 +196,10 @@ def test_rows_that_lapack_gives_up_on_change_nobody_else(monkeypatch):
     np.testing.assert_array_equal(alone, expected[4])
 
 
-def test_groups_are_required_and_the_cure_works():
+def test_a_fit_requires_groups_and_the_cure_works():
     with pytest.raises(ValueError, match="groups=np.zeros"):
         clone(MODEL).fit(X, Y)
     model = clone(MODEL).fit(X, Y, groups=PEOPLE)
-    for call in (model.predict, model.predict_proba):
-        with pytest.raises(ValueError, match="groups=np.zeros"):
-            call(X[:12])
     assert model.predict(X[:12], groups=np.zeros(12)).shape == (12,)
     assert model.predict_proba(X[:12], groups=np.zeros(12)).shape == (12, 2)
     assert model.privacy_spent_.unit == "group"
@@ -276,13 +275,27 @@ def test_in_a_pipeline():
         assert pipe.score(X, Y, groups=PEOPLE) > 0.6
 
 
-def test_a_score_by_name_predicts_without_groups_and_is_refused():
+def test_a_score_by_name_predicts_without_groups_and_warns():
     # The scorer of scoring="accuracy" calls predict without them; the default one does not.
     folds = GroupKFold(3, shuffle=True, random_state=0)
     with config_context(enable_metadata_routing=True):
         given = {"params": {"groups": PEOPLE}, "cv": folds, "error_score": "raise"}
-        with pytest.raises(ValueError, match="groups=np.zeros"):
+        with pytest.warns(UserWarning, match="count as one person's"):
             cross_validate(clone(MODEL), X, Y, scoring="accuracy", **given)
+
+
+def test_rows_of_one_person_need_no_groups():
+    model = clone(MODEL).fit(X, Y, groups=PEOPLE)
+    own = X[PEOPLE == PEOPLE[0]]
+    with pytest.warns(UserWarning, match=r"np\.zeros\(len\(X\)\)"):
+        found = model.predict(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the cure is silent
+        assert np.array_equal(model.predict(own, groups=np.zeros(len(own))), found)
+    with pytest.warns(UserWarning, match="several rows of each person"):
+        model.predict(X[:3], groups=["a", "a", "b"])
+    with pytest.raises(ValueError, match="groups says who owns each row"):
+        clone(MODEL).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +343,7 @@ def test_a_private_search_over_transformed_people(routing, piped):
         assert "in other company" in search.privacy_spent_.public["arithmetic"]
         assert search.score(*SOME[:2], groups=SOME[2]) > 0.6
         assert search.predict(X[:12], groups=np.zeros(12)).shape == (12,)
-        with pytest.raises(ValueError, match="groups=np.zeros"):
+        with pytest.warns(UserWarning, match="count as one person's"):
             search.predict(X[:12])
     inside = search.best_estimator_[-1] if piped else search.best_estimator_
     # What the winner alone would have cost is nowhere, and no accountant of the search is left.

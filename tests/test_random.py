@@ -18,6 +18,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
 )
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 from skriemdp.descent.releases import PoissonSampler
@@ -249,6 +250,7 @@ FITTED = [
     PrivateNoisyAdaGrad(),
     PrivatePrincipalEigenvector(),
     PrivateRiemannianERM(),
+    PrivateTangentClassifier(),
 ]
 
 

@@ -31,6 +31,7 @@ from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
 from skriemdp.regression.layouts import label_space, layout
 from skriemdp.selection import PrivateGridSearchCV
+from skriemdp.tangent.estimator import PrivateTangentClassifier
 
 if TYPE_CHECKING:
     from skriemdp.core.estimator import PrivateEstimator
@@ -440,6 +441,21 @@ def _linear(estimator: PrivateNoisyAdaGrad, n: int = 100) -> Neighbours:
         return float(slope * model.feature_norm_)
 
     return Neighbours((X, y), (X, z), score)
+
+
+@worst_case_neighbours.register
+def _tangent_model(estimator: PrivateTangentClassifier, n: int = 100) -> Neighbours:
+    check_count(minimum=4, n=n)
+    _, _, points, _ = _at_an_end(estimator, n, first=1.0)
+    classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
+    y, z = _swapped(np.resize(classes[:2], n), classes[1])
+
+    def score(model: PrivateTangentClassifier) -> float:
+        coef = model.coef_
+        slope = coef[0, 0] if len(coef) == 1 else coef[1, 0] - coef[0, 0]
+        return float(slope * model.radius_)
+
+    return Neighbours((points, y), (points, z), score)
 
 
 @worst_case_neighbours.register

@@ -226,6 +226,8 @@ default="auto"
     """
 
     __metadata_request__fit = {"groups": True}
+    # What a warning names: the parameters that bound rows, and those that find the bounds.
+    _bounds_of_rows = "center and feature_norm", "feature_norm='private'"
 
     def __init__(
         self,
@@ -420,7 +422,7 @@ default="auto"
         budget = GaussianBudget(settings.bounds.mu, planned)
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         meant, where = 1.0 - place.level, ""
-        which, cure = "center and feature_norm", "feature_norm='private'"
+        which, cure = self._bounds_of_rows
         if settings.targets is not None:
             of_targets = Units((targets[:, None],), groups)
             own: Any = functools.partial(streams, "targets")

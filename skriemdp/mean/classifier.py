@@ -9,30 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import (
-    CHECKS,
-    checked_points,
-    clipped_share,
-    warn_published_labels,
-)
-from skriemdp.core.parameters import GivenBy, label_list
+from skriemdp.core.manifold_input import clipped_share
+from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found
 from skriemdp.mean.class_releases import ClassReleases, ClassRule, ClassSums, PeopleOfClasses, Vote
-from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
+from skriemdp.mean.domains import PointClassifier, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_error, expected_joint_mean, held_radius, told_spread
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
@@ -54,7 +46,7 @@ _OF_PEOPLE = 0.6
 _OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise", "decision_")
 
 
-class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
+class PrivateMinimumDistanceToMean(PointClassifier):
     """Classify a point by the nearest private class mean; differentially private for (x, y).
 
     Parameters
@@ -306,12 +298,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
 
         return MDM(metric=metric).fit(self.means_, self.classes_)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        # A private mean of a handful of records is mostly noise.
-        tags.classifier_tags.poor_score = True
-        return tags
-
     @property
     def _way(self) -> str:
         return getattr(self, "decision_", "geodesic")
@@ -320,16 +306,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         if self.classes is None:
             return "a label may be one record's: pass classes=, the public list of all labels."
         return super()._needs_public_n(groups)
-
-    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
-        classes = label_list(self.classes, y)
-        warn_published_labels(self.classes)
-        if not np.isin(y, classes).all():
-            raise ValueError("y has labels that are not in classes; list every possible label.")
-        geometry, points = checked_points(X, self.manifold)
-        facts = {"geometry": geometry, "n": len(points), "classes": classes}
-        return Data((points, np.searchsorted(classes, y)), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,8 +20,10 @@ from skriemdp.core.manifold_input import (
     checked_points,
     public_ball,
     public_point,
+    warn_published_labels,
     warn_small_search,
 )
+from skriemdp.core.parameters import label_list
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
@@ -57,6 +60,28 @@ class PointEstimator(PrivateEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        return tags
+
+
+class PointClassifier(ClassifierMixin, PointEstimator):
+    """What classifiers of points share: records are points, and the places of their labels."""
+
+    classes: Any
+
+    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
+        X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
+        classes = label_list(self.classes, y)
+        warn_published_labels(self.classes)
+        if not np.isin(y, classes).all():
+            raise ValueError("y has labels that are not in classes; list every possible label.")
+        geometry, points = checked_points(X, self.manifold)
+        facts = {"geometry": geometry, "n": len(points), "classes": classes}
+        return Data((points, np.searchsorted(classes, y)), facts)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # A private model of a handful of records is mostly noise.
+        tags.classifier_tags.poor_score = True
         return tags
 
 

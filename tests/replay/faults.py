@@ -480,6 +480,15 @@ def _twice_the_looks(original):
     return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
 
 
+def _of_rows(data):
+    return dataclasses.replace(data, groups=None)
+
+
+def _with_twice_the_budget(plan):
+    bounds = dataclasses.replace(plan.settings.bounds, mu=2.0 * plan.settings.bounds.mu)
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, bounds=bounds))
+
+
 _DRAW = "mechanisms.noise:draw"
 _UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
 _ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
@@ -527,6 +536,24 @@ CHANGES = (
         times(0.0),
         "the range of targets is not charged",
         "adagrad targets sampled",
+    ),
+    Change(
+        "tangent.releases:TwoPlans.event",
+        returns(lambda found, a: a.self.model.event),
+        "the mean is not charged",
+        "tangent model at a mean",
+    ),
+    Change(
+        "tangent.estimator:_release_part",
+        takes(plan=lambda a: _with_twice_the_budget(a.plan) if a.name == "model" else a.plan),
+        "half the noise in the model",
+        "tangent model at a mean",
+    ),
+    Change(
+        "tangent.estimator:_release_part",
+        takes(data=lambda a: a.data if a.name == "model" else _of_rows(a.data)),
+        "the mean protects rows, not people",
+        "tangent model at a mean people",
     ),
     Change(
         "location_scale.columns:ColumnSearch.share",
@@ -872,6 +899,13 @@ CHANGES = (
 
 # What no charge and no bound shows: numbers that nobody released.
 LEAKS = (
+    Change(
+        "tangent.estimator:logarithms",
+        takes(center=lambda a: a.points[0]),
+        "coordinates at a record",
+        "tangent model at a mean",
+        strangers=True,
+    ),
     Change(
         "location_scale.start_releases:_Embedded.release",
         _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),

@@ -25,6 +25,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
     PrivateTangentPCA,
 )
 from skriemdp._groups import read_ids
@@ -1195,6 +1196,39 @@ def _unspent(tape):
 # -- empirical risk -------------------------------------------------------------------------------
 
 
+def tangent_classifiers():
+    """Another label turns a record's gradient round; at a found mean everything is found."""
+    y = np.arange(N) % 2
+    labels = y, changed(y, 1)[0].astype(int)
+    for name, (geometry, radius) in GEOMETRIES.items():
+        one, two = opposite(geometry, radius)
+        settings = {"radius": radius, "classes": range(2)}
+        fit = fitted(PrivateTangentClassifier, geometry, **settings)
+        pair(f"tangent model {name}", fit, (one, labels[0]), (one, labels[1]), attains=0.6)
+        pair(f"tangent model, both {name}", fit, (one, labels[0]), (two, labels[1]))
+        data = exchanged(one, one, label=1)
+        fit = fitted(PrivateTangentClassifier, geometry, radius=radius, classes=range(3))
+        pair(f"tangent model people {name}", fit, *data)
+    y = np.arange(60) % 2
+    labels = y, changed(y, 1)[0].astype(int)
+    for geometry in (AffineInvariantSPD(2), Sphere(2), Stiefel(3, 2), Euclidean(3)):
+        spread = geometry.exp_coordinates(
+            geometry.base_point, 0.2 * np.random.default_rng(5).normal(size=(60, geometry.dim))
+        )
+        one, two = changed(spread, *along(geometry, [0.6, -0.6]))
+        fit = fitted(PrivateTangentClassifier, geometry, classes=range(2), epsilon=8.0)
+        for quiet in (True, False):
+            title = f"tangent model at a mean {geometry} quiet {quiet}"
+            pair(title, fit, (one, labels[0]), (two, labels[1]), quiet=quiet)
+        people = owned(one, ROWS), owned(two, 1, 1)
+        fit = fitted(PrivateTangentClassifier, geometry, classes=range(3), epsilon=8.0)
+        pair(f"tangent model at a mean people {geometry}", fit, *people)
+    settings = {"center": np.zeros(3), "classes": range(2), "epsilon": 8.0}
+    far = changed(np.asarray(spread), [1e9, 0.0, 0.0], [-1e9, 0.0, 0.0])
+    data = (far[0], labels[0]), (far[1], labels[1])
+    pair("tangent model at a public point", fitted(PrivateTangentClassifier, **settings), *data)
+
+
 def linear_gradient(point, X, y=None):
     """Of minus the inner product: the record itself, whatever the point."""
     return X
@@ -1928,6 +1962,7 @@ for _family in (
     components,
     completion,
     linear_models,
+    tangent_classifiers,
     risks,
     regression,
     searches,

@@ -1,0 +1,1 @@
+"""Linear classifiers of points of a manifold, on coordinates at a private mean."""
