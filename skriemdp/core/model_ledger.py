@@ -48,6 +48,8 @@ def _named(estimator: Any) -> Iterator[tuple[str, Any]]:
     for path, value in walk(estimator, into=_searched):
         if is_estimator(value):
             named = getattr(value, "accountant", None)
+            if named is None:
+                named = (vars(value).get(_TOKEN) or {}).get("handle")
             if named is not None:
                 yield f"{path}.accountant".removeprefix("."), named
         elif _is_ledger(value) and _TOKEN not in path:
