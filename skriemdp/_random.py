@@ -85,7 +85,7 @@ def data_digest(*arrays: Any) -> bytes:
 
 
 def refuse_forks(process: tuple[int, int], what: str, would: str) -> None:
-    """RuntimeError unless this is the process (of `this_process`) that made what must not be doubled."""
+    """RuntimeError unless this is the process that made what must not be doubled."""
     if this_process() != process:
         raise RuntimeError(
             f"{what} was carried into a forked process, where it would {would}; start the fit in "

@@ -189,7 +189,7 @@ class Curator:
 
     @property
     def mu(self) -> float:
-        """Of the opening; shares are parts of its square. Of a pure one, epsilon."""
+        """The mu of the opening, of whose square shares are parts; of a pure one its epsilon."""
         return self._account.budget.total  # type: ignore[union-attr]
 
     @property
@@ -330,7 +330,7 @@ class Curator:
     def run(
         self, steps: int, share: Any, name: str, *label: Any, dim: int, moments: float = 0.0
     ) -> Run:
-        """So many equal sums: of all records, or the opening's run where `share` is None.
+        """Begin so many equal sums: of all records, or the opening's run where `share` is None.
 
         `moments` is the share of as many root moments of exact gradients, for those who ask.
         """
