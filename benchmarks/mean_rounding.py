@@ -11,9 +11,9 @@ import argparse
 
 import numpy as np
 
+from skriemdp.descent.iterated_mean import iterate_mean
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Poincare
-from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration
 
 EPS = np.finfo(float).eps

@@ -84,6 +84,15 @@ def data_digest(*arrays: Any) -> bytes:
     return state.digest()
 
 
+def refuse_forks(process: tuple[int, int], what: str, would: str) -> None:
+    """RuntimeError unless this is the process that made what must not be doubled."""
+    if this_process() != process:
+        raise RuntimeError(
+            f"{what} was carried into a forked process, where it would {would}; start the fit in "
+            "the process that runs it."
+        )
+
+
 class NoiseGenerator(np.random.Generator):
     """A generator of private noise, bound to the process that made it.
 
@@ -145,11 +154,7 @@ class NoiseGenerator(np.random.Generator):
 
     def check_process(self) -> None:
         """RuntimeError in a forked process."""
-        if this_process() != self._process:
-            raise RuntimeError(
-                "a noise generator was carried into a forked process, where it would repeat the "
-                "noise of its parent; start the fit in the process that runs it."
-            )
+        refuse_forks(self._process, "a noise generator", "repeat the noise of its parent")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("noise generators are never pickled: a copy would repeat their noise.")

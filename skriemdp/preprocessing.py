@@ -34,8 +34,7 @@ from skriemdp.core.manifold_input import (
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import made_up_points
 from skriemdp.geometry import Geometry, as_geometry
-from skriemdp.geometry._tiles import map_tiles
-from skriemdp.mechanisms.units import one_by_one
+from skriemdp.geometry._tiles import map_tiles, one_by_one
 
 __all__ = ["PerGroup", "Recenter", "own_means", "usable_rows"]
 

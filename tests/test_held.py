@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
+from skriemdp.geometry._tiles import one_by_one
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import (
     Frame,
@@ -31,7 +32,7 @@ from skriemdp.mechanisms.sum import (
     plain_sum,
     private_sum,
 )
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
 
 WILD = [0.0, 1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan]

@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
 LEAVES |= {"_containers", "_progress", "_process", "_walk"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
+SOLVING |= {"gives", "curator"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
     "_arrays": set(),
@@ -30,9 +31,11 @@ ALLOWED = {
     "_warnings": set(),
     "geometry": LEAVES,
     "privacy": LEAVES,
+    "gives": LEAVES | {"geometry"},
     "mechanisms": LEAVES | {"privacy"},
     "riemannian_laws": LEAVES | {"geometry", "privacy", "mechanisms"},
     "descent": LEAVES | {"geometry", "privacy", "mechanisms"},
+    "curator": LEAVES | {"geometry", "gives", "privacy", "mechanisms", "descent"},
     "schedules": {"_validation"},
     "ledger": LEAVES | {"privacy"},
     "location_scale": SOLVING,

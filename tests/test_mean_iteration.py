@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
+from skriemdp.descent.iterated_mean import iterate_mean
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import (
     SPD,
@@ -17,7 +18,6 @@ from skriemdp.geometry import (
     Sphere,
 )
 from skriemdp.mean.estimator import frechet_mean
-from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import (
     _root_from_above,
     least_convexity,

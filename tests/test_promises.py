@@ -38,6 +38,7 @@ PLAIN_DRAWS = {
     # How many candidates run, which of them, and the seeds of their fits: likewise.
     ("privacy/events_mixed.py", "SelectionEvent.draw_count"),
     ("selection/estimator.py", "PrivateGridSearchCV._run"),
+    ("curator/curator.py", "Curator._selected"),
     # Covariances as they might have been released: of the public generator of a region.
     ("inference/covariances.py", "symmetric_noise"),
     # Made-up records and points, from a generator that the caller makes.
@@ -51,7 +52,7 @@ PLAIN_DRAWS = {
 }
 
 # Noise is drawn where mechanisms and laws are, and nowhere else.
-DRAWERS = ("mechanisms/", "riemannian_laws/")
+DRAWERS = ("mechanisms/", "riemannian_laws/", "curator/")
 # Factories of mechanisms and events: whoever calls one of them builds.
 FACTORIES = {"count", "quantile"}
 
@@ -79,7 +80,7 @@ TOLD = {
     ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
 }
 # Packages that may build mechanisms and events because it is what they are about.
-BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
+BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/", "curator/")
 # One stands in the order of work, the other on a client's own machine.
 CHARGES = {"core/charge.py", "federated/agent.py", "federated/flower.py"}
 

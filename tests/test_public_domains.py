@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from skriemdp import PrivateFrechetMean, PrivateHyperbolicRegressor, PrivateMinimumDistanceToMean
 from skriemdp.core.manifold_input import as_points, descent_domain
+from skriemdp.descent.iterated_mean import iterate_mean
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
@@ -29,7 +30,7 @@ from skriemdp.geometry import (
 from skriemdp.geometry.ball import center_reach, descent_reach
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.mean.output_releases import plan_output_mean
-from skriemdp.mean.releases import MeanNoise, iterate_mean, plan_tangent_mean
+from skriemdp.mean.releases import MeanNoise, plan_tangent_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration, rounding_is_small
 from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent
 

@@ -76,3 +76,15 @@ def map_tiles(kernel: Callable[..., Any], records: Array) -> Array:
         result[start : start + block.shape[0], ...] = part
         start += block.shape[0]
     return result
+
+
+def one_by_one(give: Callable[..., Any]) -> Callable[..., Any]:
+    """`give`, called with each row alone, where a row's bits may depend on those beside it."""
+
+    def alone(*rows: Any) -> np.ndarray:
+        each = range(rows[0].shape[0])
+        if not each:
+            return np.asarray(give(*rows))
+        return np.concatenate([give(*(part[i : i + 1] for part in rows)) for i in each])
+
+    return alone

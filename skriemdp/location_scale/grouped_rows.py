@@ -14,11 +14,10 @@ from skriemdp.location_scale.rows import (
     Rows,
     centred_rows,
     row_products,
-    runs_of_neighbours,
     scale_factors,
 )
 from skriemdp.mechanisms.bounds import matrix_norms, short_factors
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import Units, runs_of_neighbours
 
 
 class GroupedRows:

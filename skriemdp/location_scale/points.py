@@ -16,11 +16,11 @@ from skriemdp._warnings import warn_user
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.geometry._columns import MOST_COLUMNS
-from skriemdp.geometry._tiles import map_tiles, tiles
+from skriemdp.geometry._tiles import map_tiles, one_by_one, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
 _RATIO = 1.1

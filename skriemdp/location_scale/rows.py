@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 from skriemdp._arrays import row_squares, squared_lengths
 from skriemdp._quiet import quietly
 from skriemdp._random import data_digest, public_generator
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import NEIGHBOURS, Units, runs_of_neighbours
 
 if TYPE_CHECKING:
     from skriemdp.location_scale.grouped_rows import GroupedRows
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 _TILE_BYTES = 1 << 22
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _EPSILON = np.finfo(float).eps
-# Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
-# together.
-_RUN, _TOGETHER = 1024, 1 << 15
+# Numbers in the runs of pairs that are looked at together.
+_TOGETHER = 1 << 15
 
 
 class Rows:
@@ -186,7 +185,7 @@ class Rows:
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
         half, runs = self.n // 2, list(runs_of_neighbours(self.n // 2, most))
-        step = max(1, _TOGETHER // (self.d * _RUN)) if _is_plain(self.chunks) else 1
+        step = max(1, _TOGETHER // (self.d * NEIGHBOURS)) if _is_plain(self.chunks) else 1
         for begin in range(0, len(runs), step):
             few = runs[begin : begin + step]
             first = [self.chunks[run] for run in few]
@@ -257,17 +256,6 @@ class PairDifferences:
         # Halved before they are subtracted, so that no difference of finite numbers overflows.
         first, second = (self._table[of[index]] for of in (self._first, self._second))
         return first * math.sqrt(0.5) - second * math.sqrt(0.5)
-
-
-def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
-    """Evenly spaced runs of neighbours among `count`, about `most` of them in all.
-
-    They are cheap to read, and no part of a table is left out.
-    """
-    run = min(_RUN, most, count)
-    if run > 0:
-        for start in np.linspace(0, count - run, most // run).astype(int):
-            yield slice(int(start), int(start) + run)
 
 
 def scale_factors(squared_norms: np.ndarray, norm: float) -> np.ndarray:

@@ -13,7 +13,7 @@ from skriemdp._arrays import row_squares
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.geometry import GeodesicBall, Geometry
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry._tiles import map_tiles, one_by_one
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
@@ -23,7 +23,7 @@ from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 
 # Names of the releases.
 _SUMS, _VOTES = "sums and sizes of classes", "votes on how to decide"

@@ -9,9 +9,9 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
+from skriemdp.descent.iterated_mean import iterate_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration, rounding_is_small
 from skriemdp.privacy.sensitivity import (
     ball_logarithms_sensitivity,

@@ -11,9 +11,9 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.iterated_mean import iterate_mean, plan_iteration, stretch_of
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
@@ -36,8 +36,8 @@ from skriemdp.mechanisms.sum import (
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.laplace import LaplaceEvent
-from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
-from skriemdp.privacy.sensitivity import Sensitivity, iterated_mean_sensitivity, log_lipschitz
+from skriemdp.privacy.mean_iteration import MeanIteration
+from skriemdp.privacy.sensitivity import Sensitivity, iterated_mean_sensitivity
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -60,35 +60,6 @@ def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
     if problem.center_rows is not None:
         records.know(problem.ball.center, problem.center_rows)
     return records
-
-
-def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
-    """Non-private: ``x <- exp_x(step * mean log_x)`` from the centre, one step per step size.
-
-    Every step bounds each record's gradient in orthonormal coordinates before it is added.  The
-    last iterate is projected on the ball, which holds the mean.
-    """
-    point = problem.ball.center
-    for step in step_sizes:
-        move = step * _mean_logarithm(problem, point)
-        point = np.asarray(problem.geometry.exp_coordinates(point, move))
-    return np.asarray(problem.ball.project(point))
-
-
-def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
-    """Non-private: the mean of the bounded logarithms at `point`, in coordinates."""
-    query = GradientQuery(problem, point)
-    if problem.center_log_sum is not None and np.array_equal(point, problem.ball.center):
-        return np.asarray(problem.center_log_sum) / problem.n
-    if query.bound.is_bounded:
-        center = query.bound.center
-        center = np.zeros(query.dim) if center is None else center
-        total = problem.geometry.bounded_log_sum(
-            point, problem.points, query.bound.radius, -center, problem.squares
-        )
-        if total is not None:
-            return total / problem.n - center
-    return -exact_mean(query)
 
 
 @dataclass(frozen=True)
@@ -394,21 +365,12 @@ def plan_tangent_mean(
     once = noise.secret_n or geometry.is_flat
     hidden = not geometry.is_hadamard and smallest * spread >= bias_bounds(ball)[1]
     if not once and not hidden:
-        schedule = plan_mean_iteration(
-            radius,
-            n,
-            geometry.curvature_bounds,
-            0.5 * smallest * spread,
-            geometry.rounding(ball.center, radius),
-            geometry.injectivity_radius,
-        )
+        schedule = plan_iteration(ball, n, 0.5 * smallest * spread)
     if schedule is not None and schedule.step_sizes == (1.0,):
         # From the centre, one full step ends where the mean of the logarithms says.
         schedule = None
-    stretch = 1.0
     if schedule is not None and not geometry.is_hadamard:
-        stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
-        cost = schedule.sensitivity * stretch / smallest
+        cost = schedule.sensitivity * stretch_of(ball) / smallest
         seen = math.hypot(1.0, _SEEN_BIAS * bias_bounds(ball)[1] / (smallest * spread))
         # In positively curved balls means are iterated if that is cheap, because iterating has no
         # bias.
@@ -417,7 +379,7 @@ def plan_tangent_mean(
     if schedule is None:
         noise.check(geometry.dim)
         return TangentMean(ball, n, noise, shrink=shrink)
-    mechanism = noise.on(iterated_mean_sensitivity(schedule.sensitivity, stretch))
+    mechanism = noise.on(iterated_mean_sensitivity(schedule.sensitivity, stretch_of(ball)))
     return TangentMean(ball, n, noise, schedule, mechanism, shrink)
 
 

@@ -317,12 +317,22 @@ def noisy_quantile(
     *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
     """
     quantile = budget.quantile(share, tuple(grid.tolist()), level, name, **prior)
+    counts = np.cumsum(counts_on(grid, tiles))[:-1]
+    return middle(grid, quantile.release_counts(counts, n, rng))
+
+
+def counts_on(grid: np.ndarray, tiles: Iterable[np.ndarray]) -> np.ndarray:
+    """Exact: how many numbers lie up to the first grid value, in each interval, and beyond."""
     counts = np.zeros(len(grid) + 1, dtype=np.int64)
     for tile in tiles:
         for begin in range(0, len(tile), 2**15):  # so many values stay in the cache
             counts += _counts(tile[begin : begin + 2**15], grid)
-    found: float = quantile.release_counts(np.cumsum(counts)[:-1], n, rng)
-    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    return counts
+
+
+def middle(grid: np.ndarray, found: float) -> float:
+    """What a released grid value stands for: the middle of the interval below it."""
+    # It is as often too small as too large.
     return found / math.sqrt(grid[1] / grid[0])
 
 

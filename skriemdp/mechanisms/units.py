@@ -15,6 +15,8 @@ from skriemdp._groups import Groups
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
 _NUMBERS, _FEW_NUMBERS, _SHORT = 2**17, 2**15, 8
+# Neighbours that are read together where a part of a table is enough.
+NEIGHBOURS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +134,6 @@ class Blocks:
         return self.make()
 
 
-def one_by_one(give: Callable[..., Any]) -> Callable[..., Any]:
-    """`give`, called with each row alone, where a row's bits may depend on those beside it."""
-
-    def alone(*rows: Any) -> np.ndarray:
-        each = range(rows[0].shape[0])
-        if not each:
-            return np.asarray(give(*rows))
-        return np.concatenate([give(*(part[i : i + 1] for part in rows)) for i in each])
-
-    return alone
-
-
 def _by_class(
     people: Groups, rows: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -154,3 +144,14 @@ def _by_class(
     shown = keys[pairs.order[pairs.starts]]
     counts = np.bincount(shown // classes, minlength=people.count)
     return pairs.means(rows[pairs.order]), shown % classes, counts
+
+
+def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
+    """Evenly spaced runs of neighbours among `count`, about `most` of them in all.
+
+    They are cheap to read, and no part of a table is left out.
+    """
+    run = min(NEIGHBOURS, most, count)
+    if run > 0:
+        for start in np.linspace(0, count - run, most // run).astype(int):
+            yield slice(int(start), int(start) + run)

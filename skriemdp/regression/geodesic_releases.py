@@ -12,7 +12,7 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry._tiles import map_tiles, one_by_one
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
@@ -27,7 +27,7 @@ from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.mechanisms.units import Units
 from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved, shrunk
 from skriemdp.regression.geodesic_model import GeodesicModel
 
