@@ -4,24 +4,37 @@ python tools/architecture.py                   # this checkout
 python tools/architecture.py 93d9dbc           # a commit, beside it
 python tools/architecture.py 93d9dbc --sizes   # code lines by what they are for
 python tools/architecture.py --choices         # places that decide the same thing again
-python tools/architecture.py --run             # lines and files that three default fits run
+python tools/architecture.py --decided         # functions that decide a choice outside its home
+python tools/architecture.py --believed        # lines and files that default fits run and enter
+python tools/architecture.py --trusted         # modules that see records, and their code lines
+python tools/architecture.py --net             # the last three beside tests/data/net.json
+python tools/architecture.py --net --write     # store them there
 """
 
 from __future__ import annotations
 
 import ast
 import collections
+import contextlib
 import fnmatch
+import functools
+import hashlib
 import importlib
 import io
+import itertools
+import json
 import re
+import secrets
 import subprocess
 import sys
 import tokenize
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
 # Packages that may build mechanisms and events because it is what they are about.
 BUILDERS = ("mechanisms", "privacy", "ledger", "riemannian_laws")
 # What modules are for: the first pattern that fits; of earlier layouts too.
@@ -147,6 +160,11 @@ def constructor_parameters(sources: dict[str, str]) -> int:
 
 
 def code_lines(text: str) -> int:
+    """How many lines have code on them."""
+    return len(code_rows(text))
+
+
+def code_rows(text: str) -> set[int]:
     """Lines with code on them: no comment, no blank line, no docstring."""
     prose = set()
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
@@ -159,7 +177,7 @@ def code_lines(text: str) -> int:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in (*silent, tokenize.ENDMARKER):
             lines |= set(range(token.start[0], token.end[0] + 1))
-    return len(lines - prose)
+    return lines - prose
 
 
 def spend_calls(sources: dict[str, str]) -> int:
@@ -238,35 +256,334 @@ def choices(sources: dict[str, str]) -> dict[str, str]:
     }
 
 
-def run() -> None:
-    """Code lines and files that default fits run, traced."""
+# -- the net: what has to be read, decided and trusted; it never rises ----------------------------
+#
+# The patterns are frozen.  Code that is written so that they miss it counts as if they did not.
+
+NET = ROOT / "tests" / "data" / "net.json"
+# Choices that are orthogonal in theory, by what a test of one says.
+CHOICES = {
+    "person or row": r"\b(groups?|grouped|people|owned|by_trace|n_groups)\b",
+    "n secret or public": r"\b(secret_n|PRESENT|noise of n|_left_by_presence|records\.noise)\b",
+    "pure or Gaussian": r"\b(pure|PureBudget|delta == 0|delta == 0\.0|law is None"
+    r"|law is not None)\b",
+    "dense, sparse, streamed": r"\b(issparse|sparse|streamed|is_sparse|is_stream|has_scores"
+    r"|tocsr)\b",
+    "ball public or searched": r"\b(search is None|search is not None|ball is None"
+    r"|ball is not None|row_norm is None|center is None|radius is None|private_center"
+    r"|targets is None|targets is not None)\b",
+    "all records or batches": r"\b(sampled|stochastic|batch_size|chosen is None"
+    r"|chosen is not None|sampler)\b",
+    "here or at clients": r"\b(tables|n_tables|times|together|trust|shares is None|cohort)\b",
+    "which manifold, by name": r"\b(is_one_of|Sphere|Circle|Grassmann|Stiefel|SPDGeometry"
+    r"|PlanarShapes|Product|Correlation|Rotations)\b",
+}
+# Where each of them may be decided.
+HOMES = {
+    "person or row": ("_groups.py", "mechanisms/units.py"),
+    "n secret or public": ("core/count_releases.py",),
+    "pure or Gaussian": ("mechanisms/budget.py",),
+    "dense, sparse, streamed": ("location_scale/rows.py", "_arrays.py"),
+    "ball public or searched": ("location_scale/search.py",),
+    "all records or batches": ("descent/releases.py",),
+    "here or at clients": ("federated/",),
+    "which manifold, by name": ("geometry/",),
+}
+# Modules that account for noise; they are trusted whether records pass through them or not.
+ACCOUNTING = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
+ACCOUNTING += ("_random.py", "core/charge.py", "core/estimator.py")
+
+
+def named_functions(node: ast.AST, before: str = "") -> list[tuple[str, ast.FunctionDef]]:
+    """All functions below `node` with their qualified names, those inside others too."""
+    found = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            name = f"{before}{child.name}"
+            if isinstance(child, ast.FunctionDef):
+                found.append((name, child))
+            found += named_functions(child, f"{name}.")
+        else:
+            found += named_functions(child, before)
+    return found
+
+
+def tests_of(function: ast.FunctionDef) -> list[str]:
+    """What a function tests: conditions, filters of comprehensions, operands of and and or."""
+    found: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+            found.append(node.test)
+        elif isinstance(node, ast.comprehension):
+            found += node.ifs
+        elif isinstance(node, ast.BoolOp):
+            found.append(node)
+    return [ast.unparse(test) for test in found]
+
+
+def decided(sources: dict[str, str]) -> dict[str, dict[str, int]]:
+    """For each choice, the functions that decide it outside its home: each counts one."""
+    found: dict[str, dict[str, int]] = {choice: {} for choice in CHOICES}
+    for name, text in sources.items():
+        for function, node in named_functions(ast.parse(text)):
+            said = tests_of(node)
+            for choice, pattern in CHOICES.items():
+                if not name.startswith(HOMES[choice]) and any(re.search(pattern, s) for s in said):
+                    key, named = f"{name}:{function}", found[choice]
+                    while key in named:  # a function of the same name, such as a setter
+                        key += "'"
+                    named[key] = 1
+    return found
+
+
+def default_fits() -> dict[str, Callable[[], Any]]:
+    """Default fits, on made-up records."""
     import numpy as np
 
-    import skriemdp
+    import skriemdp as s
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
-    mean = skriemdp.PrivateFrechetMean("euclidean", center=np.zeros(3), radius=5.0)
-    for name, fit in {
-        "mean in a public ball of R^3": lambda: mean.fit(X),
-        "principal component": lambda: skriemdp.PrivatePrincipalEigenvector().fit(X),
-        "AdaGrad": lambda: skriemdp.PrivateNoisyAdaGrad("squared_error").fit(X, y),
-    }.items():
-        lines: set[tuple[str, int]] = set()
+    factors = rng.normal(size=(500, 3, 6))
+    spd, labels = factors @ np.swapaxes(factors, 1, 2) / 6, (y > 0).astype(int)
+    ball = {"center": np.zeros(3), "radius": 5.0}
+    classes = {"classes": [0, 1]}
+    return {
+        "mean in R^3": lambda: s.PrivateFrechetMean("euclidean").fit(X),
+        "mean of matrices": lambda: s.PrivateFrechetMean("spd").fit(spd),
+        "mean in a public ball": lambda: s.PrivateFrechetMean("euclidean", **ball).fit(X),
+        "components": lambda: s.PrivatePrincipalEigenvector().fit(X),
+        "linear model": lambda: s.PrivateNoisyAdaGrad("squared_error").fit(X, y),
+        "class means": lambda: s.PrivateMinimumDistanceToMean("spd", **classes).fit(spd, labels),
+    }
 
-        def trace(frame: Any, event: str, argument: Any, lines: Any = lines) -> Any:
-            if "/skriemdp/" not in frame.f_code.co_filename:
-                return None
+
+class Entered(NamedTuple):
+    """What a fit runs: code lines inside functions, and all lines of the functions it enters."""
+
+    lines: dict[str, int]
+    run: int
+
+
+_KEYS = itertools.count()
+
+
+@contextlib.contextmanager
+def fixed_noise() -> Iterator[None]:
+    """Fits draw the noise that they drew in the last run of this program: no count is by chance."""
+    before = secrets.token_bytes
+
+    def token_bytes(size: int | None = None) -> bytes:
+        return hashlib.shake_256(str(next(_KEYS)).encode()).digest(size or 32)
+
+    secrets.token_bytes = token_bytes  # type: ignore[assignment]  # undone below
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        secrets.token_bytes = before
+
+
+@contextlib.contextmanager
+def traced(trace: Callable[..., Any]) -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@functools.cache
+def code_and_functions(path: str) -> tuple[frozenset[int], tuple[tuple[int, int, int], ...]]:
+    """Code lines of a module; first line without and with decorators, and last, of functions."""
+    text = Path(path).read_text()
+    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
+    places = (
+        (n.lineno, min([n.lineno, *(d.lineno for d in n.decorator_list)]), n.end_lineno or 0)
+        for n in nodes
+    )
+    return frozenset(code_rows(text)), tuple(places)
+
+
+def entered(fit: Callable[[], Any]) -> Entered:
+    """What `fit`, once everything is loaded and remembered, runs and enters, by module."""
+    package = str(ROOT / "skriemdp")
+    lines: set[tuple[str, int]] = set()
+    functions: set[tuple[str, int]] = set()
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(package) or code.co_name == "<module>":
+            return None
+        functions.add((code.co_filename, code.co_firstlineno))
+
+        def local(frame: Any, event: str, argument: Any) -> Any:
             if event == "line":
-                lines.add((frame.f_code.co_filename, frame.f_lineno))
-            return trace
+                lines.add((code.co_filename, frame.f_lineno))
+            return local
 
-        sys.settrace(trace)
-        try:
+        return local
+
+    with fixed_noise(), traced(trace):
+        fit()
+    read: dict[str, set[int]] = collections.defaultdict(set)
+    for path, begin in functions:
+        rows, places = code_and_functions(path)
+        for first, decorated, last in places:
+            if begin in (first, decorated):
+                read[path] |= {row for row in rows if decorated <= row <= last}
+    run = sum(row in code_and_functions(path)[0] for path, row in lines)
+    names = {path: Path(path).relative_to(package).as_posix() for path in read}
+    return Entered({names[path]: len(rows) for path, rows in sorted(read.items())}, run)
+
+
+def believed(times: int = 3) -> dict[str, Entered]:
+    """What default fits enter: the least of so many, whose noise takes them different ways."""
+    found = {}
+    for name, fit in default_fits().items():
+        with fixed_noise():
+            fit()  # loads, and fills caches
+        tried = [entered(fit) for _ in range(times)]
+        found[name] = min(tried, key=lambda one: sum(one.lines.values()))
+    return found
+
+
+# An odd number of records: arrays of as many rows, or of half as many, are theirs.
+_RECORDS = 157
+
+
+def observed_fits() -> dict[str, Callable[[], Any]]:
+    """One fit of every estimator, on `_RECORDS` made-up records."""
+    import numpy as np
+    from scipy import sparse
+
+    import skriemdp as s
+    from skriemdp.geometry import SPD, Hyperboloid
+
+    rng, places = np.random.default_rng(0), np.random.default_rng(7)
+    X, y = rng.normal(size=(_RECORDS, 3)), rng.normal(size=_RECORDS)
+    middle, plane = np.diag([1.0, 4.0, 0.2]), Hyperboloid(2)
+    matrices = SPD(3).exp_coordinates(middle, 0.3 * places.normal(size=(_RECORDS, 6)))
+    far = 0.3 * places.normal(size=(_RECORDS, 2)) + [1.0, 0.5]
+    points = plane.exp_coordinates(plane.base_point, far)
+    rated = np.where(rng.random((_RECORDS, 30)) < 0.4, rng.integers(1, 6, (_RECORDS, 30)), 0)
+    ratings, labels = sparse.csr_array(rated.astype(float)), np.arange(_RECORDS) % 2
+    mean, ball = s.PrivateFrechetMean, {"center": np.eye(3), "radius": 3.0}
+    classes = s.PrivateMinimumDistanceToMean("spd", classes=[0, 1])
+    hyperbolic = s.PrivateHyperbolicRegressor(manifold="hyperboloid")
+    return {
+        "mean": lambda: mean("spd").fit(matrices),
+        "mean in a public ball": lambda: mean("spd", **ball).fit(matrices),
+        "median": lambda: mean("hyperboloid", statistic="median").fit(points),
+        "mean with bars": lambda: mean("euclidean", uncertainty=True).fit(X),
+        "mean of people": lambda: mean("euclidean").fit(X, groups=np.arange(_RECORDS) // 3),
+        "class means": lambda: classes.fit(matrices, labels),
+        "components": lambda: s.PrivatePrincipalEigenvector(n_components=1).fit(X),
+        "tangent components": lambda: s.PrivateTangentPCA(manifold="spd", n_components=2).fit(
+            matrices
+        ),
+        "linear model": lambda: s.PrivateNoisyAdaGrad("log_loss", classes=[0, 1]).fit(X, labels),
+        "geodesic": lambda: s.PrivateGeodesicRegressor("hyperboloid").fit(y[:, None], points),
+        "hyperbolic": lambda: hyperbolic.fit(X, points),
+        "completion": lambda: s.PrivateMatrixCompletion(bounds=(1, 5)).fit(ratings),
+    }
+
+
+def shows_records(value: Any, depth: int = 0) -> bool:
+    """Whether a value is an array of as many rows as there are records, or holds one."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "ndim"):
+        return bool(shape) and shape[0] in (_RECORDS, _RECORDS // 2)
+    if depth > 2:
+        return False
+    if isinstance(value, tuple | list) and len(value) < 8:
+        return any(shows_records(each, depth + 1) for each in value)
+    if isinstance(value, dict) and len(value) < 20:
+        return any(shows_records(each, depth + 1) for each in value.values())
+    if type(value).__module__.startswith("skriemdp") and hasattr(value, "__dict__"):
+        return any(shows_records(each, depth + 1) for each in list(vars(value).values())[:20])
+    return False
+
+
+def holding_records() -> set[str]:
+    """Modules of which a function was seen with records among its arguments."""
+    package, holding = str(ROOT / "skriemdp") + "/", set()
+    looked: collections.Counter[Any] = collections.Counter()
+
+    def trace(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        path = code.co_filename
+        if path.startswith(package) and path not in holding and looked[code] < 3:
+            looked[code] += 1
+            if any(map(shows_records, frame.f_locals.values())):
+                holding.add(path)
+
+    fits = observed_fits()
+    with fixed_noise(), traced(trace):
+        for fit in fits.values():
             fit()
-        finally:
-            sys.settrace(None)
-        print(f"| {name} | {len(lines)} lines, {len({file for file, _ in lines})} files |")
+    return {path.removeprefix(package) for path in holding}
+
+
+def trusted(sources: dict[str, str]) -> dict[str, int]:
+    """Code lines of modules that see records, but for geometry, noise, accounting and ledger.
+
+    Each of them can make an epsilon false.
+    """
+    seen = holding_records()
+    names = sorted(n for n in seen if not n.startswith((*ACCOUNTING, "geometry/")))
+    return {name: code_lines(sources[name]) for name in names}
+
+
+Counts = dict[str, dict[str, dict[str, int]]]
+
+
+def net() -> Counts:
+    """What is stored: for each count its parts by name, whose numbers add up to it."""
+    sources = checkout()
+    return {
+        "decided": decided(sources),
+        "believed": {name: found.lines for name, found in believed().items()},
+        "trusted": {"records are seen": trusted(sources)},
+    }
+
+
+def totals(counts: Counts) -> dict[str, int]:
+    """The numbers that never rise; of decisions also their sum."""
+    found = {
+        f"{kind}: {name}": sum(parts.values())
+        for kind, columns in counts.items()
+        for name, parts in columns.items()
+    }
+    decisions = sum(sum(parts.values()) for parts in counts["decided"].values())
+    return found | {"decided: all": decisions}
+
+
+def risen(stored: Counts, now: Counts) -> list[str]:
+    """One line for each number that rose, with the functions or modules that made it rise."""
+    before, found = totals(stored), []
+    for name, total in totals(now).items():
+        if total > before.get(name, 0):
+            kind, _, column = name.partition(": ")
+            old, new = stored[kind].get(column, {}), now[kind].get(column, {})
+            more = [f"{k} {old.get(k, 0)} -> {v}" for k, v in new.items() if v > old.get(k, 0)]
+            found.append(f"{name}: {before.get(name, 0)} -> {total} ({'; '.join(more)})")
+    return found
+
+
+def compare_net() -> int:
+    """Print every number beside the stored one; 1 where one rose."""
+    now = net()
+    if "--write" in sys.argv:
+        NET.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+    stored = json.loads(NET.read_text())
+    before = totals(stored)
+    for name, total in totals(now).items():
+        print(f"| {name} | {before.get(name, 0)} | {total} |")
+    print(*(rose := risen(stored, now)), sep="\n")
+    return int(bool(rose))
 
 
 def numbers(sources: dict[str, str]) -> dict[str, str]:
@@ -317,8 +634,22 @@ def form_lines(sources: dict[str, str]) -> int:
 
 
 def main() -> None:
-    if "--run" in sys.argv:
-        return run()
+    if "--net" in sys.argv:
+        sys.exit(compare_net())
+    if "--decided" in sys.argv:
+        for choice, parts in decided(checkout()).items():
+            print(f"| {choice} | {len(parts)} |", *(parts if "-v" in sys.argv else ()), sep="\n")
+        return
+    if "--believed" in sys.argv:
+        for name, found in believed().items():
+            files, read = len(found.lines), sum(found.lines.values())
+            print(f"| {name} | runs {found.run} lines | enters {read} lines in {files} files |")
+        return
+    if "--trusted" in sys.argv:
+        lines = trusted(checkout())
+        print(*(f"| {name} | {count} |" for name, count in lines.items()), sep="\n")
+        print(f"| {len(lines)} modules | {sum(lines.values())} |")
+        return
     commits = [word for word in sys.argv[1:] if not word.startswith("-")]
     count = sizes if "--sizes" in sys.argv else choices if "--choices" in sys.argv else numbers
     columns = [count(at_commit(commit)) for commit in commits] + [count(checkout())]

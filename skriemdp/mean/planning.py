@@ -122,9 +122,7 @@ class MeanPlan:
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""
         assert self.search is not None
-        # Laplace noise has an event of its own.
-        planned = self.releases if self.law is None else self.releases[:-1]
-        budget = GaussianBudget(self.search.mu, planned)
+        budget = GaussianBudget(self.search.mu, self.releases)
         budget.take(COUNT_SHARE, COUNT, 1)
         return budget
 

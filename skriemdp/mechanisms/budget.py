@@ -47,9 +47,10 @@ class _Budget:
     total : float
         The mu, or the epsilon, of the whole fit.
     planned : tuple of Release, optional
-        What a fit may take, and the event pays for: the planned releases but for those whose noise
-        has a law of its own.  What those before a release leave, it may take besides its own share;
-        what has another name, or takes more, is refused.  None in a plan, which decides.
+        What a fit may take, and the event pays for; those with Laplace noise behind a Gaussian
+        budget have an event of their own.  What the releases before one leave, it may take besides
+        its own share; what has another name, or takes more, is refused.  None in a plan, which
+        decides.
     """
 
     pure: ClassVar[bool]
@@ -84,6 +85,8 @@ class _Budget:
             return self.left
         room, least, reached = 0.0, math.inf, False
         for each in self._planned:
+            if each.law == "laplace" and not self.pure:
+                continue
             before = self._taken.get(each.name)
             room += each.share - (0.0 if before is None else before.share)
             reached = reached or each.name == name
