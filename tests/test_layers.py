@@ -12,7 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
-LEAVES |= {"_progress", "_process", "_walk"}
+LEAVES |= {"_known_classes", "_progress", "_process", "_walk"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
@@ -25,6 +25,7 @@ ALLOWED = {
     "_groups": set(),
     "_progress": set(),
     "_quiet": set(),
+    "_known_classes": set(),
     "_walk": set(),
     "_warnings": set(),
     "geometry": LEAVES,
@@ -41,7 +42,7 @@ ALLOWED = {
     "page": LEAVES | {"privacy", "ledger", "federated"},
     "__main__": {"page"},
     "plotting": {"_quiet", "_validation", "ledger", "geometry"},
-    "reporting": {"geometry", "descent"},
+    "reporting": {"_known_classes", "_walk", "geometry", "descent"},
     "inference": LEAVES | {"geometry"},
     "erm": ROOM,
     "preprocessing": SOLVING | {"core"},
