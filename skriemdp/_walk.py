@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import sys
 import types
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -82,7 +83,8 @@ def _parts(value: Any, names: tuple[str, ...]) -> list[_Part]:
         return [(name, part, names) for name, part in given]
     if isinstance(value, (types.ModuleType, type)):
         # Whatever else is in there, the code reaches what it names.
-        held = vars(value)
+        named = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+        held = {} if _is_library(named) else vars(value)
         reached = [(name, held[name], names) for name in names if name in held]
         return [part for part in reached if not isinstance(part[1], types.ModuleType)]
     if isinstance(value, dict):
@@ -117,13 +119,22 @@ def _function_parts(function: types.FunctionType) -> list[_Part]:
             inside.append((name, cell.cell_contents))
         except ValueError:  # not filled yet
             continue
-    for name in names:
+    for name in names if not _is_library(function.__module__) else ():
         value = function.__globals__.get(name)
         # Functions of other modules are libraries, with tables of their own.
         foreign = isinstance(value, types.FunctionType) and value.__module__ != function.__module__
         if not foreign:
             inside.append((name, value))
     return [(name, part, names) for name, part in inside]
+
+
+def _is_library(module: str | None) -> bool:
+    """Whether a module was installed: its globals are its own."""
+    package = (module or "").split(".")[0]
+    if package in sys.stdlib_module_names or package == "skriemdp":
+        return True
+    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
 
 
 def _names(code: CodeType) -> Iterator[str]:

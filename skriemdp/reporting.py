@@ -1,4 +1,4 @@
-"""Which steps of a pipeline learned from the data, or mix records, without a privacy guarantee."""
+"""Which parts of a model learned from the data, or mix records, without a privacy guarantee."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.descent.separate_rows import check_steps, learned_attributes
+from skriemdp._known_classes import combiner
+from skriemdp._walk import is_estimator, walk
+from skriemdp.descent.steps import (
+    check_steps,
+    chosen_by_records,
+    composite,
+    cure_of,
+    known_free,
+    learned_attributes,
+    parameters_of,
+    parts_of,
+)
 from skriemdp.geometry import as_geometry
 
 __all__ = ["PrivacyReport", "Step", "privacy_report"]
@@ -22,8 +31,11 @@ PRIVATE = "private"
 SEEDED = "seeded: protects nobody"
 NOT_PRIVATE = "NOT PRIVATE: learned from the data"
 STATELESS = "learned nothing"
+COMBINES = "combines"
+LABELS = "NOT PRIVATE: keeps which labels occurred"
 NOT_FITTED = "not fitted"
 MIXES = "NOT PRIVATE: a row that comes out depends on other rows"
+VIOLATIONS = (NOT_PRIVATE, LABELS, MIXES, SEEDED)
 NOT_CHECKED = "not checked: nobody knows whether it keeps records apart"
 
 
@@ -38,9 +50,13 @@ class Step:
     name : str
         Its class.
     status : str
-        Private, learned nothing, not fitted, not checked, or not private.
+        Private, combines private fits, learned nothing, not fitted, not checked, or not private.
     epsilon, delta : float or None
         Of a private step's own fit.
+    entries : tuple of int
+        Where it was charged, or the private fits that it combines: entries of their ledgers.
+    note : str
+        What was learned, or how many fits are combined.
     """
 
     path: str
@@ -48,11 +64,21 @@ class Step:
     status: str
     epsilon: float | None = None
     delta: float | None = None
+    entries: tuple[int, ...] = ()
+    note: str = ""
 
     def __str__(self) -> str:
         place = self.path or "(the model)"
-        spent = f" (epsilon={self.epsilon:g}, delta={self.delta:g})" if self.epsilon else ""
-        return f"{place}: {self.name}: {self.status}{spent}"
+        said = []
+        if self.epsilon:
+            said.append(f"epsilon={self.epsilon:g}, delta={self.delta:g}")
+        if self.note:
+            said.append(self.note)
+        if self.entries and self.epsilon is None:
+            word = "entry" if len(self.entries) == 1 else "entries"
+            said.append(f"{word} {', '.join(map(str, self.entries))}")
+        more = f" ({'; '.join(said)})" if said else ""
+        return f"{place}: {self.name}: {self.status}{more}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +96,7 @@ class PrivacyReport:
     @property
     def violations(self) -> tuple:
         """Steps that learned from the data, or mix records, without a guarantee."""
-        return tuple(step for step in self.steps if step.status in (NOT_PRIVATE, MIXES, SEEDED))
+        return tuple(step for step in self.steps if step.status in VIOLATIONS)
 
     def __bool__(self) -> bool:
         found = {step.status for step in self.steps}
@@ -80,7 +106,11 @@ class PrivacyReport:
 
     def __str__(self) -> str:
         count, unknown = len(self.violations), [s for s in self.steps if s.status == NOT_CHECKED]
-        verdict = "Every fitted step is private or learned nothing."
+        verdict = (
+            "Every fitted step is private or learned nothing, as far as classes, parameters and "
+            "made-up tables show. Not seen: what parameters were computed from, and whether rows "
+            "were repeated before a fit."
+        )
         if count:
             verdict = f"{count} of {len(self.steps)} steps void the guarantee of the whole."
         elif unknown:
@@ -97,10 +127,11 @@ class PrivacyReport:
 def privacy_report(estimator: Any) -> PrivacyReport:
     """Name every step that learned from data without ``privacy_spent_``, or mixes records.
 
-    Walks Pipeline, ColumnTransformer, FeatureUnion, searches and other meta-estimators.  One step
-    that is not private voids the whole: a scaler in front hands its exact means to everything
-    after it, a plain model behind trains on the records themselves, and behind a step that learns
-    nothing but mixes rows (``X - X.mean(0)``) or repeats them one record moves more than its bound.
+    Walks all that the model holds, to any depth: steps, searches and other meta-estimators, frozen
+    models, and what functions bring along.  One step that is not private voids the whole: a scaler
+    in front hands its exact means to everything after it, a plain model behind trains on the
+    records themselves, and behind a step that learns nothing but mixes rows (``X - X.mean(0)``) or
+    repeats them one record moves more than its bound.
 
     Parameters
     ----------
@@ -120,13 +151,20 @@ def privacy_report(estimator: Any) -> PrivacyReport:
 
     Notes
     -----
+    *Learned nothing* has to be shown: by class and parameters (``OneHotEncoder(categories=...)``),
+    or by fits to unlike made-up tables that leave equal states.  Models that combine private fits
+    (``MultiOutputRegressor``, ``RFE``) are named with the entries of these fits in the ledger;
+    those that also keep which labels occurred (``VotingClassifier``) are violations.
+
     The report looks at what the model contains; a plain search whose winner is private has still
     looked at raw scores, so it is reported itself.  What all fits cost together is the accountant's
     business (``accountant.summary()``).  A step that learned only from public data cannot be told
-    apart and is reported.  Steps that learned nothing are tried on made-up tables: apart, together,
-    reordered, shortened, beside repeated and far larger rows.  That is no proof: mixing of less
-    than 1e-8 of a column's size, in tables of another size or of rows with a rare property is not
-    seen, nor is what a function remembers from an earlier call.
+    apart and is reported.  What parameters were computed from cannot be seen, nor whether rows were
+    repeated before a fit: ``fit(X[i], y[i], groups=i)`` keeps them together.  Steps that learned
+    nothing are tried on made-up tables: apart, together, reordered, shortened, beside repeated and
+    far larger rows.  That is no proof: mixing of less than 1e-8 of a column's size, in tables of
+    another size or of rows with a rare property is not seen, nor is what a function remembers from
+    an earlier call.
 
     Examples
     --------
@@ -140,38 +178,130 @@ def privacy_report(estimator: Any) -> PrivacyReport:
       standardscaler: StandardScaler: NOT PRIVATE: learned from the data
       normalizer: Normalizer: learned nothing
     """
-    if not _is_estimator(estimator):
+    if not is_estimator(estimator):
         raise TypeError(f"expected a scikit-learn estimator, got {type(estimator).__name__}.")
-    return PrivacyReport(tuple(_walk(estimator, "")))
+    return PrivacyReport(tuple(_walk(estimator, "", set())))
 
 
-def _is_estimator(value: Any) -> bool:
-    return hasattr(value, "fit") and hasattr(value, "get_params") and not isinstance(value, type)
-
-
-def _walk(estimator: Any, path: str) -> Iterator[Step]:
-    name = type(estimator).__name__
-    if hasattr(estimator, "privacy_spent_"):
-        spent = estimator.privacy_spent_
-        epsilon, delta = spent
-        status = SEEDED if getattr(spent, "seeded", False) else PRIVATE
-        yield Step(path, name, status, epsilon, delta)
+def _walk(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
+    """Findings about an estimator and all that it holds, each once."""
+    seen.add(id(estimator))
+    kind = composite(estimator)
+    if kind:
+        yield from _of_composite(estimator, path, seen)
         return
-    children = [(name, child) for name, child in _children(estimator) if _is_estimator(child)]
-    if not isinstance(estimator, (Pipeline, FeatureUnion, ColumnTransformer)):
-        yield Step(path, name, _tried([estimator], None)[0])
-    found: dict[str, str] = {}
-    if isinstance(estimator, Pipeline):
-        found = dict(_tried_steps(children))
-    for name, child in children:
-        place = f"{path}.{name}" if path else name
+    if "privacy_spent_" in vars(estimator):
+        yield _private(estimator, path)
+    else:
+        yield Step(path, type(estimator).__name__, *_learned_itself(estimator))
+    yield from _of_held(estimator, path, seen)
+
+
+def _of_held(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
+    """Findings about what an estimator holds and was fitted, or transforms."""
+    known = _combiner(estimator)
+    for name, part in _held(estimator):
+        # A LabelEncoder, whose labels are told with the estimator itself.
+        told = known is not None and known.labels and type(part).__name__.startswith("Label")
+        used = name.endswith("_") and hasattr(part, "transform")
+        if id(part) not in seen and not told and (used or _anything_fitted(part)):
+            yield from _walk(part, _joined(path, name), seen)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name and not name.startswith("[") else path + name
+
+
+def _private(estimator: Any, path: str) -> Step:
+    spent = estimator.privacy_spent_
+    status = SEEDED if getattr(spent, "seeded", False) else PRIVATE
+    entry = getattr(spent, "entry", None)
+    entries = () if entry is None else (entry.number,)
+    epsilon, delta = spent
+    return Step(path, type(estimator).__name__, status, epsilon, delta, entries)
+
+
+def _of_composite(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
+    parts = parts_of(estimator)
+    if composite(estimator) == "ColumnTransformer" and hasattr(estimator, "transformers_"):
+        if chosen := chosen_by_records(estimator):
+            yield Step(path, type(estimator).__name__, NOT_PRIVATE, note=chosen)
+    pipeline = composite(estimator) == "Pipeline"
+    found = dict(_tried_steps(parts)) if pipeline else {}
+    for name, part in parts:
+        place = _joined(path, name)
         if name in found:
-            yield Step(place, type(child).__name__, found[name])
-        else:
-            yield from _walk(child, place)
+            seen.add(id(part))
+            yield Step(place, type(part).__name__, *found[name])
+            yield from _of_held(part, place, seen)
+        elif id(part) not in seen:
+            yield from _walk(part, place, seen)
 
 
-def _tried_steps(steps: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+def _held(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """The nearest estimators that one holds: in parameters, fitted parts, and callables.
+
+    What a private fit learned is covered by its statement, so of that its parameters alone.
+    """
+    names = vars(estimator)
+    if "privacy_spent_" in names:
+        fitted = names.get("_learned", ())
+        names = {k: v for k, v in names.items() if not k.endswith("_") and k not in fitted}
+    for name, value in names.items():
+        for path, part in walk(value, into=_near):
+            if is_estimator(part):
+                yield _joined(name, path), part
+
+
+def _anything_fitted(estimator: Any) -> bool:
+    """Whether an estimator, or one that it holds, was fitted."""
+    parts = (part for _, part in walk(estimator) if is_estimator(part))
+    return any("privacy_spent_" in vars(part) or learned_attributes(part) for part in parts)
+
+
+def _learned_itself(estimator: Any) -> tuple[Any, ...]:
+    """What an estimator that is no composite learned besides the fits that it holds.
+
+    Returns
+    -------
+    status, epsilon, delta, entries, note
+        As of a :class:`Step`.
+    """
+    known = _combiner(estimator)
+    if known is None:
+        return _tried([estimator], None)[0]
+    fits = [
+        part.privacy_spent_
+        for _, part in walk(estimator, into=lambda part: _near(part) or part is estimator)
+        if is_estimator(part) and "privacy_spent_" in vars(part)
+    ]
+    charged = (getattr(spent, "entry", None) for spent in fits)
+    entries = tuple(sorted(entry.number for entry in charged if entry is not None))
+    if known.labels:
+        return LABELS, None, None, entries, _labels(estimator)
+    if not fits:
+        return (STATELESS,)
+    plural = "" if len(fits) == 1 else "s"
+    return f"{COMBINES} {len(fits)} private fit{plural}", None, None, entries
+
+
+def _combiner(estimator: Any) -> Any:
+    kind = type(estimator)
+    if composite(estimator) or not _anything_fitted(estimator):
+        return None
+    return combiner(kind.__name__, kind.__module__, parameters_of(estimator), vars(estimator))
+
+
+def _near(part: Any) -> bool:
+    return not is_estimator(part)
+
+
+def _labels(estimator: Any) -> str:
+    found = np.asarray(getattr(estimator, "classes_", ()))
+    return f"classes_ holds {len(found)} labels" if found.ndim == 1 else ""
+
+
+def _tried_steps(steps: list[tuple[str, Any]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Names and findings of a pipeline's steps that may have learned nothing."""
     waiting: list[tuple[str, Any]] = []
     for name, step in [*steps, ("", None)]:
@@ -185,33 +315,57 @@ def _tried_steps(steps: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def _holds_nothing(step: Any) -> bool:
     """Whether a step is no composite, no private estimator, and nothing that it learned is seen."""
-    if isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
+    if composite(step) or known_free(step) or _combiner(step) is not None:
         return False
     return hasattr(step, "transform") and _status(step) in (STATELESS, NOT_FITTED)
 
 
-def _tried(steps: list[Any], behind: Any) -> list[str]:
+def _tried(steps: list[Any], behind: Any) -> list[tuple[Any, ...]]:
     """Findings of steps that follow each other, with what comes after the last, where it is known.
 
     The tables are tried that have the shape of what went in, as far as the steps remember it, and
     come out with as many columns as what comes after was fitted on.
     """
     found = [_status(step) for step in steps]
+    if len(steps) == 1 and found[0] == NOT_PRIVATE:
+        return [_shown_free(steps[0])]
     fitted = behind is not None and _status(behind) not in (NOT_FITTED, STATELESS)
     if not fitted and NOT_FITTED in found or not set(found) <= {STATELESS, NOT_FITTED}:
-        return found
+        return [(status,) for status in found]
+    if len(steps) == 1 and known_free(steps[0]):
+        return [(STATELESS,)]
     width = getattr(behind, "n_features_in_", None) if fitted else None
     for like in _layouts(steps, behind, width) if steps else []:
         checks = check_steps(steps, like, width=width)
         if any(check.tried for check in checks):
-            return [_finding(check) for check in checks]
-    return [NOT_CHECKED] * len(steps)
+            return [_finding(*pair) for pair in zip(checks, steps, strict=True)]
+    return [(NOT_CHECKED,)] * len(steps)
 
 
-def _finding(check: Any) -> str:
+def _shown_free(step: Any) -> tuple[Any, ...]:
+    """Whether what a fitted step holds is shown to tell nothing of the records."""
+    if known_free(step):
+        return (STATELESS,)
+    for like in _layouts([step], None, None) if hasattr(step, "transform") else ():
+        (check,) = check_steps([step], like, fitted=True)
+        if check.tried:
+            return _finding(check, step)
+    return (NOT_PRIVATE, None, None, (), _cure(step))
+
+
+def _finding(check: Any, step: Any) -> tuple[Any, ...]:
     if check.fine:
-        return STATELESS
-    return MIXES if check.tried and check.repeats else NOT_CHECKED
+        return (STATELESS,)
+    if check.learns:
+        held = check.learns if check.learns.startswith("it holds") else ""
+        return (NOT_PRIVATE, None, None, (), held or _cure(step))
+    return (MIXES if check.tried and check.repeats else NOT_CHECKED,)
+
+
+def _cure(step: Any) -> str:
+    """What to pass to a step of a known class that would then learn nothing."""
+    cure = cure_of(step)
+    return f"with {cure} it would learn nothing" if cure else ""
 
 
 def _layouts(steps: list[Any], behind: Any, width: int | None) -> Iterator[Any]:
@@ -241,28 +395,12 @@ def _takes_matrices(estimator: Any, size: int) -> bool:
         return False
 
 
-def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(estimator, Pipeline):
-        yield from estimator.steps
-    elif isinstance(estimator, FeatureUnion):
-        yield from estimator.transformer_list
-    elif isinstance(estimator, ColumnTransformer):
-        fitted = getattr(estimator, "transformers_", estimator.transformers)
-        yield from ((name, child) for name, child, _ in fitted)
-    else:
-        for name, value in vars(estimator).items():
-            if name.endswith("_") and _is_estimator(value):
-                yield name, value
-            elif name.endswith("_") and isinstance(value, (list, tuple)):
-                yield from ((f"{name}[{place}]", child) for place, child in enumerate(value))
-
-
 def _status(estimator: Any) -> str:
     """What the attributes show: no trial."""
-    if hasattr(estimator, "privacy_spent_"):
+    if "privacy_spent_" in vars(estimator):
         return PRIVATE
-    if isinstance(estimator, BaseEstimator) and not get_tags(estimator).requires_fit:
-        return STATELESS
     if learned_attributes(estimator):
         return NOT_PRIVATE
+    if isinstance(estimator, BaseEstimator) and not get_tags(estimator).requires_fit:
+        return STATELESS
     return STATELESS if "n_features_in_" in vars(estimator) else NOT_FITTED

@@ -22,7 +22,8 @@ from sklearn.preprocessing import (
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance, make_gradient
-from skriemdp.descent.separate_rows import check_rows, check_steps, pairs_of_batches
+from skriemdp.descent.separate_rows import check_rows, pairs_of_batches
+from skriemdp.descent.steps import check_steps
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import PrivacyAccountant

@@ -2,22 +2,19 @@
 
 A gradient is clipped record by record.  That bounds nothing if row i of a batch of gradients
 depends on the other records: ``X - X.mean(0)`` moves every row when one record changes.  So do the
-steps of a pipeline before a private one.  The records that the function is tried on are public
-random numbers, so the outcome tells nothing about anybody's.
+steps of a pipeline before a private one (:mod:`skriemdp.descent.steps`).  The records that the
+function is tried on are public random numbers, so the outcome tells nothing about anybody's.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import TransformerMixin, clone
-from sklearn.utils import get_tags
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
@@ -27,14 +24,7 @@ from skriemdp.geometry.base import Geometry
 # Enough rows for matrix products to be blocked as those of real batches are.
 _ROWS = 1024
 _SCALES = (1e-3, 1.0, 1e3)
-# Tables of steps, which may take a while for a record: their rows, those of further kinds once one
-# was accepted, the least, the numbers in a table, and the columns of sparse ones that hold any.
-_STEP_ROWS, _FEW_ROWS, _LEAST_ROWS = 256, 32, 8
 _WORDS = np.array(["age", "and", "blood", "days", "left", "no", "of", "pain", "since", "the"])
-# Fitted attributes that hold shapes and names of the input, which are public.
-_PUBLIC_FITTED = frozenset(
-    {"n_features_in_", "feature_names_in_", "n_samples_seen_", "n_output_features_"}
-)
 
 
 @dataclass(frozen=True)
@@ -57,8 +47,8 @@ class RowCheck:
         Name of the exception with which the function refused a made-up batch; empty if none.
     counts : bool
         Whether it gave one row for each record.
-    learns : bool
-        Whether a step of a pipeline held something that it had learned from a made-up table.
+    learns : str
+        What a step of a pipeline learns, or learned before; empty if nothing was seen.
     in_place : bool
         Whether no bit of a row changed where others were replaced, and all stayed at their places.
     together : int
@@ -71,7 +61,7 @@ class RowCheck:
     repeats: bool = True
     error: str = ""
     counts: bool = True
-    learns: bool = False
+    learns: str = ""
     in_place: bool = False
     together: int = 1
 
@@ -83,10 +73,6 @@ class RowCheck:
 
 class _OtherCount(ValueError):
     """Not one row per record."""
-
-
-class _Learned(ValueError):
-    """A step keeps what it saw."""
 
 
 def made_up_points(
@@ -152,8 +138,6 @@ def check_rows(
                 found = _compared(function, batch, others)
         except _OtherCount:
             found, counts = (False, False, True, False), False
-        except _Learned:
-            return RowCheck(True, False, False, learns=True)
         except Exception as caught:  # noqa: BLE001  made-up records may be outside its domain
             error = type(caught).__name__
             continue
@@ -204,13 +188,13 @@ def _compared(
 
 def _rows(function: Callable[..., Any], X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
     # Copies: a function that writes into its argument must not change the next question.
-    result = _numbers(function(X.copy(), None if y is None else y.copy()))
+    result = as_numbers(function(X.copy(), None if y is None else y.copy()))
     if result.shape[:1] != (len(X),) and len(X) > 1:
         raise _OtherCount
     return result.reshape(len(X), -1 if result.size else 0)
 
 
-def _numbers(result: Any) -> np.ndarray:
+def as_numbers(result: Any) -> np.ndarray:
     """What a function made, as floats; of sparse rows, which may be wide, three sums of each."""
     if sparse.issparse(result):
         entries = result.tocoo()
@@ -312,121 +296,6 @@ def made_up_tables(
         tables += [np.concatenate([np.repeat(normal[: n // 4 + 1], 4, axis=0)[:n], 1e6 * normal])]
     for table in tables:
         yield table[:n], table[n : 2 * n]
-
-
-def learned_attributes(step: Any) -> bool:
-    """Whether a fitted step has attributes that hold more than shapes and names of its input."""
-    names = (name for name in vars(step) if name.endswith("_") and not name.startswith("_"))
-    return not _PUBLIC_FITTED.issuperset(names)
-
-
-def check_steps(
-    steps: Sequence[Any], like: Any, *, labels: bool = True, width: int | None = None
-) -> list[RowCheck]:
-    """Try the steps of a pipeline that stand before a private one, on made-up tables.
-
-    A step whose row i depends on other rows, or that repeats or leaves out rows, voids the bound on
-    what one record does behind it, though it learns nothing.  Steps are cloned, and tried as a
-    whole: what matters is what comes out at the end.
-
-    Parameters
-    ----------
-    steps : sequence of transformers
-    like : array-like of shape (n, ...)
-        Whose shape of rows, dtype, columns and sparseness the tables have; no number of it is used.
-    labels : bool, default=True
-        Whether steps are given labels.
-    width : int, optional
-        How many columns come out; tables of which others come out count as refused, and where all
-        are, nothing is said of single steps.
-
-    Returns
-    -------
-    list of RowCheck
-        Of the steps up to each.  What follows the first that is not fine has not been tried.
-
-    Notes
-    -----
-    No proof: what is not seen is a function that mixes less than 1e-8 of the size of a column (in
-    single precision 1e-5), or only rows with a property that no made-up row has, or only in tables
-    of another size, or that remembers what it saw before.
-    """
-    whole = _check_chain(steps, like, labels, width)
-    if whole.fine or (width is not None and not whole.tried):
-        return [whole] * len(steps)
-    checks = [_check_chain(steps[: k + 1], like, labels, None) for k in range(len(steps) - 1)]
-    checks.append(whole)
-    bad = next(k for k, check in enumerate(checks) if not check.fine)
-    return checks[: bad + 1] + [RowCheck(False, True, False)] * (len(steps) - bad - 1)
-
-
-def _check_chain(steps: Sequence[Any], like: Any, labels: bool, width: int | None) -> RowCheck:
-    for step in steps:
-        if any(name.split("__")[-1] == "accountant" for name in _parameters(step)):
-            return RowCheck(True, False, False, learns=True)  # a fit of it would be charged
-
-    def ask(table: np.ndarray, y: np.ndarray | None) -> np.ndarray:
-        fits = [clone(step) for step in steps]
-        made = laid_out(table)
-        for step in fits:
-            whole = getattr(step, "fit_transform", None)
-            made = step.fit(made, y).transform(made) if whole is None else whole(made, y)
-            if get_tags(step).requires_fit and learned_attributes(step):
-                raise _Learned
-        if width is not None and made.shape[1] != width:
-            raise ValueError("not the columns that came out")
-        # Where fitting and transforming at once is no method of its own, it asks for the same.
-        usual = TransformerMixin.fit_transform
-        own = any(getattr(type(step), "fit_transform", None) is not usual for step in steps)
-        if made.shape[0] != len(table) or not own:
-            return made
-        again = laid_out(table)
-        for step in fits:
-            again = step.transform(again)
-        return np.concatenate(
-            [np.reshape(_numbers(a), (a.shape[0], -1)) for a in (made, again)], axis=1
-        )
-
-    laid_out, shape, dtype = _layout(like)
-    most = max(min(_STEP_ROWS, 2**18 // max(math.prod(shape), 1)), _LEAST_ROWS)
-    rng = public_generator(0, "made-up tables of a step")
-    tried, identical, error = False, True, ""
-    for pair in made_up_tables(shape, dtype, most, rng):
-        n = min(_FEW_ROWS, most) if tried else most
-        y = (np.arange(n) % 2.0, np.ones(n)) if labels else (None, None)
-        check = check_rows(ask, [((pair[0][:n], y[0]), (pair[1][:n], y[1]))])
-        if check.tried and not check.fine:
-            return check
-        tried, error = tried or check.tried, error or check.error
-        identical &= check.identical or not check.tried
-    return RowCheck(tried, True, tried and identical, error=error)
-
-
-def _parameters(step: Any) -> dict[str, Any]:
-    return step.get_params() if hasattr(step, "get_params") else {}
-
-
-def _layout(like: Any) -> tuple[Callable[[np.ndarray], Any], tuple[int, ...], np.dtype]:
-    """How a made-up table is laid out like a given one, with the shape and dtype of its rows."""
-    if sparse.issparse(like):
-        width = min(like.shape[1], 1000)
-
-        def spread(table: np.ndarray) -> Any:
-            rows, columns = np.nonzero(~(table <= 0))
-            places = (rows, columns * (like.shape[1] // width))
-            shape = (len(table), like.shape[1])
-            return type(like)(sparse.coo_array((table[rows, columns], places), shape=shape))
-
-        return spread, (width,), like.dtype
-    if hasattr(like, "iloc"):
-        names = {"columns": like.columns} if hasattr(like, "columns") else {}
-        kinds = like.dtypes if names else [like.dtype]
-        plain = all(isinstance(kind, np.dtype) for kind in kinds)
-        dtype = np.result_type(*kinds) if plain and len(kinds) else np.dtype(object)
-        return lambda table: type(like)(table, **names), like.shape[1:], dtype
-    if not hasattr(like, "dtype"):
-        like = np.asarray(like)
-    return lambda table: table, like.shape[1:], np.dtype(like.dtype)
 
 
 def refuse_mixing(check: RowCheck, name: str) -> None:

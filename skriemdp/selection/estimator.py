@@ -31,6 +31,7 @@ from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp.descent.steps import fitted_in
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import UNITS
@@ -49,6 +50,7 @@ from skriemdp.selection.parts import (
     fitted,
     is_pipeline,
     last_step,
+    learning,
     length,
     private_step,
     quiet,
@@ -107,7 +109,8 @@ class PrivateGridSearchCV(AsksForRows):
     ----------
     estimator : estimator or Pipeline
         A private estimator, or a pipeline whose last step is one and whose other steps learn
-        nothing.  Its fits must have finite Renyi divergences, as those of all our estimators have.
+        nothing (docs/sharp-edges.md has a list).  Its fits must have finite Renyi divergences, as
+        those of all our estimators have.
     param_grid : dict or list of dict
         As in scikit-learn's GridSearchCV.  Candidates may differ in epsilon: every run is charged
         like the most expensive one.
@@ -246,6 +249,8 @@ class PrivateGridSearchCV(AsksForRows):
         # With groups, rows move when a person has more of them.
         separate = self._try_steps(candidates, X, y) and groups is None
         if callable(self.loss):
+            if held := fitted_in(self.loss, "loss"):
+                raise learning("loss", f"it holds {held}")
             for part, size in ((whole, n), (train, train.n), (test, test.n)):
                 check_per_sample(self.loss, size, (part.X, part.y), "loss")
             separate &= self._try_loss(candidates[0], X, y).identical
@@ -400,10 +405,10 @@ class PrivateGridSearchCV(AsksForRows):
         return events, unit if train.people is None else "group", words
 
     def _try_steps(self, candidates: list[dict[str, Any]], X: Any, y: Any) -> bool:
-        """Try the steps before the private one, of all candidates that differ in them."""
+        """Try what stands before the private one, of all candidates that differ in it."""
         last = self.estimator.steps[-1][0] if is_pipeline(self.estimator) else ""
         identical, tried = True, set()
-        for parameters in candidates if last else []:
+        for parameters in candidates:
             others = {k: v for k, v in parameters.items() if k.split("__")[0] != last}
             if (key := str([(name, id(others[name])) for name in sorted(others)])) not in tried:
                 tried.add(key)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn import get_config
+from sklearn.base import clone
 from sklearn.utils import get_tags, indexable
 
 from skriemdp._dataclasses import dataclass
@@ -17,7 +17,18 @@ from skriemdp._quiet import quietly
 from skriemdp._random import public_generator
 from skriemdp._validation import shown
 from skriemdp.core.estimator import Data, PrivateEstimator, validated
-from skriemdp.descent.separate_rows import check_steps, refuse_mixing
+from skriemdp.descent.separate_rows import refuse_mixing
+from skriemdp.descent.steps import (
+    check_steps,
+    chosen_by_records,
+    composite,
+    cure_of,
+    exact_by_class,
+    fitted_inside,
+    known_free,
+    leaves,
+    parts_of,
+)
 from skriemdp.preprocessing import PerGroup
 
 if TYPE_CHECKING:
@@ -76,9 +87,8 @@ def _at(array: Any, rows: np.ndarray) -> Any:
 
 
 def is_pipeline(estimator: Any) -> bool:
-    """Whether this is scikit-learn's pipeline; nothing is before that module has been loaded."""
-    module = sys.modules.get("sklearn.pipeline")
-    return module is not None and isinstance(estimator, module.Pipeline)
+    """Whether this is scikit-learn's pipeline."""
+    return composite(estimator) == "Pipeline"
 
 
 class Uncharged:
@@ -162,23 +172,103 @@ def private_step(estimator: PrivateEstimator) -> PrivateEstimator:
 
 
 def check_before(estimator: Any, X: Any, y: Any) -> bool:
-    """Raise unless the steps before the private one treat each record on its own.
+    """Raise unless the steps before the private one learn nothing and treat records apart.
 
-    They are tried on made-up tables; True when no bit of a row changed there with other rows.
+    Known classes are taken at their parameters, and what stands beside or between them is tried on
+    made-up tables; True when no bit of a row changed there with other rows.
     """
-    steps = estimator.steps[:-1] if is_pipeline(estimator) else []
-    steps = [(name, step) for name, step in steps if step not in (None, "passthrough")]
-    if not steps:
-        return True
-    checks = check_steps([step for _, step in steps], X, labels=y is not None)
+    last = last_step(estimator)
+    if isinstance(last, PerGroup) and (held := fitted_inside(last.transformer)):
+        raise learning("PerGroup's transformer", f"it holds {held}")
+    return not is_pipeline(estimator) or _check_steps(estimator.steps[:-1], X, y)
+
+
+def _check_steps(steps: Sequence[tuple[str, Any]], X: Any, y: Any, within: str = "") -> bool:
+    """:func:`check_before` for named steps that follow each other."""
+    before: list[Any] = []
+    waiting: list[tuple[str, Any]] = []
+    exact = True
+    for name, step in [*_flat(steps, within), ("", None)]:
+        mixed = step is not None and any(map(known_free, leaves(step)))
+        if step is not None and not mixed and not _chosen_within(step):
+            waiting.append((name, step))
+            continue
+        if waiting:
+            exact &= _try_together(waiting, _passed(before, X, y), labels=y is not None)
+            before += [tried for _, tried in waiting]
+            waiting = []
+        if step is not None:
+            if hasattr(X, "tocsr") and getattr(step, "sparse_threshold", None):
+                why = "whether a sparse table comes out depends on the records"
+                raise learning(f"step {name!r}", why, "sparse_threshold=0")
+            if not known_free(step):
+                exact &= _check_parts(name, step, _passed(before, X, y), y)
+            else:
+                exact &= exact_by_class(step)
+            before.append(step)
+    return exact
+
+
+def _flat(steps: Sequence[tuple[str, Any]], within: str) -> Iterator[tuple[str, Any]]:
+    """Steps that do something, those of pipelines one by one."""
+    for name, step in steps:
+        place = f"{within}.{name}" if within else name
+        if is_pipeline(step):
+            yield from _flat(step.steps, place)
+        elif step not in (None, "passthrough", "drop"):
+            yield place, step
+
+
+def _chosen_within(step: Any) -> str:
+    """What a ColumnTransformer decides by looking at records; empty if nothing."""
+    return chosen_by_records(step) if composite(step) == "ColumnTransformer" else ""
+
+
+def _check_parts(name: str, step: Any, X: Any, y: Any) -> bool:
+    """:func:`check_before` for the parts of a composite, each on its own columns."""
+    if chosen := _chosen_within(step):
+        raise learning(f"step {name!r}", chosen)
+    if composite(step) == "FeatureUnion":
+        given = [(*part, None) for part in parts_of(step)]
+    else:
+        given = [*step.transformers, ("remainder", step.remainder, None)]
+    return all(
+        [
+            _check_steps([(part, inner)], X if chosen is None else _columns(X, chosen), y, name)
+            for part, inner, chosen in given
+        ]
+    )
+
+
+def _columns(X: Any, chosen: Any) -> Any:
+    """Columns of a table as a ColumnTransformer takes them."""
+    chosen = chosen(X) if callable(chosen) else chosen
+    if not hasattr(X, "iloc"):
+        return (X if hasattr(X, "shape") else np.asarray(X))[:, chosen]
+    first = chosen.start if isinstance(chosen, slice) else np.atleast_1d(chosen)[:1].tolist()
+    named = isinstance(first, str) or (isinstance(first, list) and isinstance(first[0], str))
+    return X.loc[:, chosen] if named else X.iloc[:, chosen]
+
+
+def _passed(steps: Sequence[Any], X: Any, y: Any) -> Any:
+    """What steps that are known to learn nothing make of X, for its shape and dtype."""
+
+    def passed(X: Any, y: Any) -> Any:
+        for step in steps:
+            X = clone(step).fit_transform(X, y)
+        return X
+
+    return quietly(passed, X, y, labels=True) if steps else X
+
+
+def _try_together(steps: Sequence[tuple[str, Any]], X: Any, labels: bool) -> bool:
+    """Try steps of which nothing is known on made-up tables like X."""
+    checks = check_steps([step for _, step in steps], X, labels=labels)
     for (name, step), check in zip(steps, checks, strict=True):
         if check.fine:
             continue
-        if get_tags(step).requires_fit:
-            raise TypeError(
-                f"step {name!r} learns from the records without privacy; a search can charge only "
-                "pipelines of stateless steps and one private estimator at the end."
-            )
+        if check.learns or (check.tried and get_tags(step).requires_fit):
+            raise learning(f"step {name!r}", check.learns, cure_of(step))
         if not check.tried:
             raise ValueError(
                 f"step {name!r} raised {check.error or 'an error'} on every made-up table of the "
@@ -187,6 +277,16 @@ def check_before(estimator: Any, X: Any, y: Any) -> bool:
             )
         refuse_mixing(check, f"step {name!r}")
     return all(check.identical for check in checks)
+
+
+def learning(what: str, why: str, cure: str = "") -> TypeError:
+    """The refusal of what a search cannot charge."""
+    cure = f"; pass {cure}" if cure else ""
+    return TypeError(
+        f"{what} learns from the records without privacy{f' ({why})' if why else ''}{cure}. A "
+        "search can charge only pipelines of steps that learn nothing and one private estimator "
+        "at the end; scale by public constants in a FunctionTransformer."
+    )
 
 
 def last_step(estimator: Any) -> Any:
