@@ -38,7 +38,7 @@ PAGES = sorted(
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp.")
-    if not module.name.startswith("skriemdp.federated.flower")
+    if module.name not in ("skriemdp.federated.flower", "skriemdp.federated.nvflare")
 )
 
 
@@ -202,12 +202,12 @@ SHOWING = (
     "docs/quickstart.md",
     "docs/concepts.md",
     "docs/your-budget.md",
-    *(page for page in GUIDE if Path(page).stem not in {"index", "federated-deploy"}),
+    *(page for page in GUIDE if Path(page).stem not in {"index", "federated-deploy", "nvflare"}),
 )
 # Pages that are not of one estimator, and may have more words or rows than the others.
 LONGER = {
     "docs/user_guide/bounds.md": 780,  # an example for each kind of data
-    "docs/user_guide/federated-deploy.md": 720,  # the programs of servers and clients
+    "docs/user_guide/federated-deploy.md": 730,  # the programs of servers and clients
 }
 # A row for each kind of data, and for each name.
 WIDER = {"docs/user_guide/geometries.md": 12, "docs/user_guide/pymanopt.md": 10}

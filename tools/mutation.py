@@ -36,7 +36,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("skriemdp",)
 # Run documents, networks and optional packages: slow to start, and they test something else.
-IGNORED_TESTS = ("test_docs.py", "test_flower.py", "test_dask.py", "test_layers.py")
+IGNORED_TESTS = (
+    "test_docs.py",
+    "test_flower.py",
+    "test_nvflare.py",
+    "test_dask.py",
+    "test_layers.py",
+)
 QUICK, QUICK_SECONDS, SECONDS = 40, 4.0, 15.0
 
 # ---- faults ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import functools
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,9 +49,9 @@ from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.local_agent import ask
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.mechanisms.budget import Release
-from skriemdp.privacy.events import Event, compose, event_from_dict
+from skriemdp.federated.round_releases import RoundBudget
+from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
+from skriemdp.privacy.events import Event
 from skriemdp.privacy.foreign import noisy_sums
 
 # All that a server ever hears from a client besides points.
@@ -363,13 +362,7 @@ class FlowerAccountant:
     def __init__(
         self, budget: PrivacyAccountant, population_size: int, sampling: str = "no-amplification"
     ):
-        if not isinstance(budget, PrivacyAccountant):
-            raise TypeError(f"budget must be a PrivacyAccountant, got {type(budget).__name__}.")
-        if not math.isfinite(budget.epsilon) or budget.delta == 0.0:
-            raise ValueError(
-                "budget must have a ceiling and delta > 0, because Flower asks before a round only "
-                "where there is a limit; make it with epsilon= and delta=."
-            )
+        self.rounds = RoundBudget(budget, _LABEL, "Flower")
         check_count(population_size=population_size)
         check_option([method.value for method in _SAMPLING], sampling=sampling)
         method = SamplingMethod(sampling)
@@ -377,8 +370,6 @@ class FlowerAccountant:
         self.config = PrivacyConfig(
             budget.delta, population_size, _SAMPLING[method], method, budget.epsilon
         )
-        # Charged rounds that Flower has not confirmed.
-        self._pending: Counter[GaussianPrivacyEvent] = Counter()
 
     def _event(self, event: GaussianPrivacyEvent, count: int) -> Event:
         check_count(count=count)
@@ -396,23 +387,17 @@ class FlowerAccountant:
             sizes=(population, size) if method is SamplingMethod.WITHOUT_REPLACEMENT else None,
         )
 
-    def _charge(self, event: GaussianPrivacyEvent, count: int) -> None:
-        facts = dataclasses.asdict(event) | {
-            "sampling": self.config.sampling_method.value,
-            "releases": (Release("updates of clients", 1.0, "gaussian"),),
-        }
-        params = {"unit": "client", "rounds": count}
-        self.budget.spend(self._event(event, count), label=_LABEL, params=params, facts=facts)
-
-    def _total(self, *more: Event) -> Event:
-        """Everything charged to the budget, as if its list had been fixed in advance."""
-        return compose([*(event_from_dict(entry.event) for entry in self.budget.history), *more])
+    def _round(self, event: GaussianPrivacyEvent, count: int) -> tuple[Any, Any, int, dict]:
+        """The round, what so many of it cost, their number and the facts for the ledger."""
+        self._event(event, count)  # a bad one must raise, charged or not
+        sampling = {"sampling": self.config.sampling_method.value}
+        facts = dataclasses.asdict(event) | sampling
+        return event, functools.partial(self._event, event), count, facts
 
     @property
     def num_releases(self) -> int:
         """Rounds charged to the budget by any process, but for those this one may still confirm."""
-        charged = [entry.params["rounds"] for entry in self.budget.history if _LABEL == entry.label]
-        return sum(charged) - self._pending.total()
+        return self.rounds.confirmed
 
     def would_exceed(
         self, event: GaussianPrivacyEvent, max_epsilon: float | None = None, count: int = 1
@@ -428,21 +413,7 @@ class FlowerAccountant:
             A limit below the budget's ceiling, for the total of all charges with this one.
         count : int, default=1
         """
-        asked = self._event(event, count)
-        missing = count - self._pending[event]
-        if missing <= 0:
-            return False
-        if max_epsilon is not None:
-            check_positive(max_epsilon=max_epsilon)
-            added = asked if missing == count else self._event(event, missing)
-            if self._total(added).epsilon(self.budget.delta) > max_epsilon:
-                return True
-        try:
-            self._charge(event, missing)
-        except BudgetExceededError:
-            return True
-        self._pending[event] += missing
-        return False
+        return self.rounds.would_exceed(*self._round(event, count), max_epsilon)
 
     def compose(self, event: GaussianPrivacyEvent, count: int = 1) -> None:
         """Confirm charged rounds; those that were not charged are charged now.
@@ -452,19 +423,15 @@ class FlowerAccountant:
         BudgetExceededError
             There was no charge, and the ceiling would be passed: the rounds must not be released.
         """
-        self._event(event, count)
-        confirmed = min(count, self._pending[event])
-        if count > confirmed:
-            self._charge(event, count - confirmed)
-        self._pending[event] -= confirmed
+        self.rounds.confirm(*self._round(event, count))
 
     def get_epsilon(self, delta: float) -> float:
         """Epsilon at `delta` of everything charged to the budget."""
-        return self._total().epsilon(delta)
+        return self.rounds.total().epsilon(delta)
 
     def get_delta(self, epsilon: float) -> float:
         """Delta at `epsilon` of everything charged to the budget."""
-        return self._total().delta(epsilon)
+        return self.rounds.total().delta(epsilon)
 
     def get_privacy_spent(self, delta: float | None = None) -> PrivacySpent:
         """Privacy that was charged, at `delta` or the budget's own."""

@@ -159,7 +159,7 @@ def _within(call, line):
 def theorems() -> dict:
     """Name to ``(function, users)``: the modules of the package that call it."""
     for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp."):
-        if module.name != "skriemdp.federated.flower":
+        if module.name not in ("skriemdp.federated.flower", "skriemdp.federated.nvflare"):
             import_module(module.name)
     functions = {
         name: value
@@ -536,6 +536,24 @@ CHANGES = (
         times(0.0),
         "the range of targets is not charged",
         "adagrad targets sampled",
+    ),
+    Change(
+        "federated.round_releases:UpdateRelease.release",
+        takes(self=lambda a: dataclasses.replace(a.self, mu=2.0 * a.self.mu)),
+        "half the noise",
+        "client update",
+    ),
+    Change(
+        "federated.round_releases:UpdateRelease.event",
+        returns(lambda event, a: GaussianEvent(2.0 * event.noise_multiplier)),
+        "half a charge",
+        "client update",
+    ),
+    Change(
+        "federated.round_releases:UpdateRelease.held",
+        returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
+        "an update counts twice",
+        "client update",
     ),
     Change(
         "tangent.releases:TwoPlans.event",

@@ -39,6 +39,7 @@ from skriemdp.federated import (
 )
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.messages import LocalTask
+from skriemdp.federated.round_releases import RoundBudget, UpdateRelease
 from skriemdp.federated.training import LocalSettings
 from skriemdp.geometry import (
     AffineInvariantSPD,
@@ -1589,6 +1590,23 @@ def _places(n):
 # -- federations ----------------------------------------------------------------------------------
 
 
+def updates_of_clients():
+    """All records of a client change: its update goes from one end of the ball to the other."""
+
+    def sent(accountant, numbers):
+        rounds = RoundBudget.__new__(RoundBudget)  # a purse is no ledger
+        rounds.budget, rounds.label = accountant, "round"
+        return rounds.send(UpdateRelease(2.0, 1.5), numbers[0])
+
+    ends = np.array([[2.0, 0.0, 0.0]]), np.array([[-2.0, 0.0, 0.0]])
+    pair("client update", sent, *ends, attains=0.99)
+    far = np.array([[3e8, 4e8, 0.0]]), np.array([[-3e9, -4e9, 0.0]])
+    for quiet in (True, False):
+        pair(f"client update beyond, quiet {quiet}", sent, *far, quiet=quiet, attains=0.99)
+    broken = np.array([[np.nan, 1.0, 1.0]]), np.array([[3e200, 2.0, 0.0]])
+    pair("client update not finite", sent, *broken)
+
+
 def federations():
     clients = np.repeat([0, 1, 2], 8)
     space, plane = Hyperboloid(2), Euclidean(2)
@@ -1968,6 +1986,7 @@ for _family in (
     searches,
     along_geodesics,
     search,
+    updates_of_clients,
     federations,
     sums_of_clients,
 ):
