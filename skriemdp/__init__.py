@@ -26,6 +26,7 @@ _HOME = {
     "PrivacyAccountant": "skriemdp.ledger.accountant",
     "BudgetError": "skriemdp.ledger.accountant",
     "BudgetExceededError": "skriemdp.ledger.accountant",
+    "PublicTable": "skriemdp.public_table",
     "SeededNoiseWarning": "skriemdp._warnings",
     "audit_epsilon": "skriemdp.auditing",
     "config_context": "skriemdp._config",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # so that type checkers and editors know what the names of `_
     from skriemdp.mean.estimator import frechet_mean as frechet_mean
     from skriemdp.mean.tangent_pca import PrivateTangentPCA as PrivateTangentPCA
     from skriemdp.pca.estimator import PrivatePrincipalEigenvector as PrivatePrincipalEigenvector
+    from skriemdp.public_table import PublicTable as PublicTable
     from skriemdp.regression.estimator import (
         PrivateHyperbolicRegressor as PrivateHyperbolicRegressor,
     )

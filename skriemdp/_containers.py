@@ -15,7 +15,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["COMPLEX", "DATES", "MISSING", "NO_NUMBER", "UNITS", "finding", "is_lazy", "plain"]
+__all__ = [
+    "COMPLEX",
+    "DATES",
+    "MISSING",
+    "NO_NUMBER",
+    "UNITS",
+    "column",
+    "column_names",
+    "finding",
+    "is_lazy",
+    "plain",
+]
 
 NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
@@ -110,7 +121,7 @@ def _refuse_types(value: Any, name: str) -> None:
     """Refuse what the types of a container, or of its columns, say."""
     held = getattr(value, "data", None) if hasattr(value, "dims") else None  # an xarray's array
     for part in (value, held):
-        if part is not None and _has_unit(part):
+        if part is not None and has_unit(part):
             raise ValueError(f"{name} {UNITS}")
     for dtype in _types(value):
         if hasattr(dtype, "units"):
@@ -122,7 +133,7 @@ def _refuse_types(value: Any, name: str) -> None:
             raise ValueError(f"{name} {_FIELDS}")
 
 
-def _has_unit(value: Any) -> bool:
+def has_unit(value: Any) -> bool:
     """Whether numbers carry a unit: of pint, astropy or unyt, without importing these."""
     kind = type(value)
     if kind.__module__.split(".")[0] in ("pandas", "polars", "pyarrow"):
@@ -231,3 +242,38 @@ def finding(value: Any, name: str) -> str | None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return f"{name} {MISSING}"
     return None
+
+
+# -- data frames of any package, column by column ------------------------------------------------
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """Names of the columns of a data frame or a dict of columns; None where there are none.
+
+    pandas, polars, pyarrow and narwhals are known by what they have in common.
+    """
+    if hasattr(table, "collect_schema") and hasattr(table, "collect"):
+        raise TypeError("the table is a lazy frame; call its collect() first.")
+    if sparse.issparse(table):  # some of which are dicts
+        return None
+    if isinstance(table, dict):
+        return list(table)
+    names = getattr(table, "columns", None)
+    # pyarrow's columns are the data.
+    return None if names is None else list(getattr(table, "column_names", names))
+
+
+def column(table: Any, name: Any) -> np.ndarray:
+    """One column of cells as they are: None where masked; of a list, whatever it holds."""
+    values = table[name]
+    if has_unit(values):
+        raise ValueError(f"the column {name!r} {UNITS}")
+    if isinstance(values, np.ma.MaskedArray):
+        cells = np.array(values.data, dtype=object)
+        cells[np.ma.getmaskarray(values)] = None
+        return cells
+    if not isinstance(values, (list, tuple)):
+        return np.asarray(values)
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells

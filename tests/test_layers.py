@@ -50,6 +50,7 @@ ALLOWED = {
     "inference": LEAVES | {"geometry"},
     "erm": ROOM,
     "preprocessing": SOLVING | {"core"},
+    "public_table": LEAVES,
     "mean": ROOM,
     "pca": ROOM,
     "completion": ROOM,

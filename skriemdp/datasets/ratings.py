@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skriemdp._containers import column_names
 from skriemdp._groups import find_ids, read_ids
 from skriemdp._quiet import quiet, read_numbers
 
@@ -132,20 +133,16 @@ def from_frame(
 
 
 def _column(table: Any, what: str, name: Any) -> Any:
-    """One column of any data frame; nothing has to be installed for frames of other people."""
+    """One column of any data frame."""
     if name is None:
         raise TypeError(
             "of a table, name the columns: from_frame(table, user=, item=, rating=, catalogue=)."
         )
-    names = table.keys() if isinstance(table, dict) else getattr(table, "columns", None)
-    if hasattr(table, "collect_schema") and hasattr(table, "collect"):
-        raise TypeError("the table is a lazy frame; call its collect() first.")
+    names = column_names(table)
     if names is None:
         raise TypeError(f"a table of ratings must be a data frame, got {type(table).__name__}.")
-    if not isinstance(table, dict):
-        names = getattr(table, "column_names", names)  # pyarrow's columns are the data
-    if name not in list(names):
-        raise ValueError(f"{what}={name!r} is no column of the table, which has {list(names)}.")
+    if name not in names:
+        raise ValueError(f"{what}={name!r} is no column of the table, which has {names}.")
     return table[name]
 
 
