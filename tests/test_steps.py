@@ -223,7 +223,7 @@ LEARNING = [
 ]
 
 
-@pytest.mark.parametrize("step", LEARNING, ids=lambda step: str(step)[:60])
+@pytest.mark.parametrize("step", LEARNING, ids=lambda step: str(step)[:60].split(" at 0x")[0])
 def test_steps_that_learn_are_named(step):
     data = np.round(X) if isinstance(step, TargetEncoder) else X
     if isinstance(step, MissingIndicator):
