@@ -23,7 +23,7 @@ ALLOWED = {
     "_config": set(),
     "_groups": set(),
     "_progress": set(),
-    "_quiet": set(),
+    "_quiet": {"_warnings"},
     "_warnings": set(),
     "geometry": LEAVES,
     "privacy": LEAVES,

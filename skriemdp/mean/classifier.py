@@ -26,7 +26,7 @@ from skriemdp.core.manifold_input import (
     clipped_share,
     warn_published_labels,
 )
-from skriemdp.core.parameters import GivenBy, label_list
+from skriemdp.core.parameters import GivenBy, read_labels
 from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
@@ -70,7 +70,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
         silently.  "private" spends a part of the budget on finding one.
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
-        warning: whether a label occurs at all can be one record's secret.
+        warning: whether a label occurs at all can be one record's secret.  A sorted list of texts
+        also stands for the numbers 0, 1, ... of integer y.
     shape : array-like of shape (dim, dim) or (dim,), optional
         Public second moments of tangent coordinates at the center, for instance of class means of
         *other* people, or their diagonal: noise then has their shape, made rounder by half, and
@@ -323,13 +324,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PointEstimator):
 
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
         X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
-        classes = label_list(self.classes, y)
+        classes, y = read_labels(self.classes, y)
         warn_published_labels(self.classes)
-        if not np.isin(y, classes).all():
-            raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry, points = checked_points(X, self.manifold)
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
-        return Data((points, np.searchsorted(classes, y)), facts)
+        return Data((points, y), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]
