@@ -24,6 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
+from skriemdp._warnings import after_a_charge
 
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
@@ -357,6 +358,7 @@ def _canonical(X: Any) -> Any:
 class Charged:
     """Context of a release that was paid for; its errors show no record and name the entry.
 
+    No warning ends it (:class:`skriemdp._warnings.Words`).
     ``with charged: release()``, then ``charged.settle()``, which raises what went wrong: outside
     the handler, so that no error has another one as its context.
     """
@@ -366,11 +368,14 @@ class Charged:
         released = "nothing but what the callback saw" if seen_by_callback else "nothing"
         self._note = f"{what} was charged before this error; {released} was released"
         self._failure: Any = None
+        self._unended = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._unended.enter_context(after_a_charge())
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        self._unended.close()
         if isinstance(error, Exception):
             self._failure = error
         elif error is not None:  # an interrupt hides nothing

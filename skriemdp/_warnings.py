@@ -1,4 +1,4 @@
-"""Warnings that point at the user's line."""
+"""Warnings that point at the user's line, and that never cost a release."""
 
 from __future__ import annotations
 
@@ -17,14 +17,88 @@ class SeededNoiseWarning(UserWarning):
     """The noise of a fit can be repeated from its `random_state`, so it protects nobody."""
 
 
+class Words:
+    """What a fit has to tell, which after its charge waits until everything was learned.
+
+    Where warnings are errors, one that was raised in between would lose a release that was paid
+    for.  Before the charge nothing waits: such an error then refuses the fit, and costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = False
+        self._said: list[Warning] = []
+
+    def add(self, warning: Warning) -> None:
+        """Note a warning, once."""
+        if all(str(warning) != str(other) for other in self._said):
+            self._said.append(warning)
+
+    def tell(self) -> None:
+        """Warn; where warnings are errors, the first is raised and the others are its notes."""
+        said, self._said, self.waiting = self._said, [], False
+        for place, warning in enumerate(said):
+            try:
+                _warn(warning)
+            except Warning as error:
+                for other in said[place + 1 :]:
+                    error.add_note(str(other))
+                raise
+
+
+_words: ContextVar[Words | None] = ContextVar("skriemdp_words", default=None)
+
+
+@contextlib.contextmanager
+def words_of_a_fit() -> Iterator[Words]:
+    """Keep what is told in a block after a charge, for `tell`; within another block, for that."""
+    if _words.get() is not None:
+        yield Words()
+        return
+    token = _words.set(words := Words())
+    try:
+        yield words
+    finally:
+        _words.reset(token)
+
+
+@contextlib.contextmanager
+def after_a_charge() -> Iterator[None]:
+    """Let no warning end a block: not one of ours, and not one of other packages.
+
+    Outside of a fit what is released is what a function returns, so there none is raised at all.
+    """
+    words = _words.get()
+    if words is not None:
+        words.waiting = True
+    # Filters belong to the whole process, so they are touched only where a warning would raise.
+    if all(action != "error" for action, *_ in warnings.filters):
+        yield
+        return
+    with warnings.catch_warnings(record=words is not None) as foreign:
+        warnings.simplefilter("default" if words is None else "always")
+        try:
+            yield
+        finally:
+            for seen in foreign or ():
+                words.add(seen.message)  # type: ignore[union-attr, arg-type]  # recorded for words
+
+
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the nearest line outside this package that led here."""
+    """A warning at the nearest line outside this package that led here; after a charge, later."""
     if _silent.get():
         return
+    words = _words.get()
+    if words is not None and words.waiting:
+        words.add(category(message))
+    else:
+        _warn(category(message))
+
+
+def _warn(warning: Warning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 @contextlib.contextmanager

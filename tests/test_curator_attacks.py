@@ -454,7 +454,9 @@ def test_a_ball_that_is_changed_afterwards_is_the_one_that_was_asked_for():
     assert np.abs(noisy.value - exact.value).max() < 12.0 * exact.sigma
 
 
-@pytest.mark.parametrize("give", [lambda rows: rows, None, X, LogAt], ids=["function", "None", "rows", "class"])
+@pytest.mark.parametrize(
+    "give", [lambda rows: rows, None, X, LogAt], ids=["function", "None", "rows", "class"]
+)
 def test_what_is_no_give_is_refused(give, drawn):
     c = opened()
     for ask in (

@@ -26,7 +26,7 @@ ALLOWED = {
     "_groups": set(),
     "_progress": set(),
     "_containers": set(),
-    "_quiet": {"_containers"},
+    "_quiet": {"_containers", "_warnings"},
     "_known_classes": set(),
     "_walk": set(),
     "_warnings": set(),

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import json
 import math
+import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -17,7 +19,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp._warnings import unwarned, warn_user
+from skriemdp._warnings import unwarned, warn_user, words_of_a_fit
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.count_releases import count_before
@@ -148,24 +150,61 @@ def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None, **least
     return estimator._with_tried_functions(data)
 
 
+# Fits that have not ended, by the id of the estimator: the thread, and what a `fit` that the
+# outermost one called has learned so far.
+_running: dict[int, tuple[int, set[str]]] = {}
+
+
+def _forget_other_threads() -> None:
+    for key, (thread, _) in list(_running.items()):
+        if thread != threading.get_ident():
+            del _running[key]
+
+
+if hasattr(os, "register_at_fork"):  # a child has the thread that forked, and no other
+    os.register_at_fork(after_in_child=_forget_other_threads)
+
+
 def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """`fit` that begins with nothing learned, and leaves all as it was where it does not end."""
+    """`fit` that begins with nothing learned, and leaves all as it was where it does not end.
+
+    What it has to tell after its charge is told when all is learned.  A fit of a base class that
+    `fit` calls is a part of it, and keeps what the subclass has stored.
+    """
 
     @functools.wraps(fit)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        mine = threading.get_ident(), set[str]()
+        running = _running.setdefault(id(self), mine)
+        if running[0] != mine[0]:
+            raise RuntimeError(
+                "another thread is fitting this estimator, so this fit was refused and nothing was "
+                "charged for it; give each thread an estimator of its own: sklearn.base.clone."
+            )
+        if running is not mine:
+            for name in running[1]:
+                vars(self).pop(name, None)
+            own = set(vars(self))
+            fit(self, *args, **kwargs)
+            running[1].clear()
+            running[1].update(vars(self).keys() - own)
+            return self
         before = vars(self)
         learned = before.get("_learned", ())
         given = {k: v for k, v in before.items() if not k.endswith("_") and k not in learned}
         try:
             self.__dict__ = dict(given)
             # Not numpy's decorator: its frame would be the line that warnings point at.
-            with np.errstate(all="ignore"):
+            with words_of_a_fit() as words, np.errstate(all="ignore"):
                 fit(self, *args, **kwargs)
             self._learned = tuple(sorted(vars(self).keys() - given.keys()))
-            return self
         except BaseException:  # an interrupt too; one assignment, which no other can divide
             self.__dict__ = before
             raise
+        finally:
+            del _running[id(self)]
+        words.tell()
+        return self
 
     return whole
 
@@ -176,7 +215,7 @@ class CarriesLedger:
     *A fit is whole*: one that is refused, fails or is interrupted leaves neither its own numbers
     beside an older statement of privacy nor those of an older fit beside its own.  Floating-point
     warnings are off meanwhile: numpy's "overflow encountered", or the error that ``np.seterr`` can
-    make of it, would tell that some record is huge.
+    make of it, would tell that some record is huge.  One thread at a time fits an estimator.
 
     *The ledger* is taken along when an unfitted estimator is pickled, and left when a fitted is.
     An estimator that names no accountant charges the active one.  In a worker process that is the

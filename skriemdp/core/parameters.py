@@ -128,6 +128,32 @@ def label_list(classes: Any, y: Any) -> np.ndarray:
     return labels
 
 
+def _are_text(labels: np.ndarray) -> bool:
+    return bool(labels.size) and all(isinstance(label, str) for label in labels.tolist())
+
+
+def read_labels(classes: Any, y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """The labels of a classifier, and the place of each entry of `y` among them.
+
+    A sorted list of k texts is also the list of the numbers 0 to k - 1 where y holds integers: many
+    of scikit-learn's tools hand these over for text, and expect them back.
+    """
+    labels, y = label_list(classes, y), np.asarray(y)
+    if classes is not None and y.dtype.kind in "iu" and _are_text(labels):
+        in_order = list(classes) == labels.tolist()
+        labels = np.arange(len(labels))
+        if not in_order or not np.isin(y, labels).all():
+            numbers = labels.tolist() if len(labels) <= 5 else f"range({len(labels)})"
+            raise ValueError(
+                f"{name} holds integers and classes text, which stands for 0, 1, ... only in "
+                "sorted order. Where a tool of scikit-learn numbers the labels, pass the numbers "
+                f"that it hands over: classes={numbers}; OutputCodeClassifier hands over [-1, 1]."
+            )
+    if not np.isin(y, labels).all():
+        raise ValueError(f"{name} has labels that are not in classes; list every possible label.")
+    return labels, np.searchsorted(labels, y)
+
+
 def warn_large_delta(delta: float, n: int) -> None:
     """Warn, from public numbers, when delta would allow releasing a random record."""
     if delta >= 1.0 / n:

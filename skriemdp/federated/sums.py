@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import skriemdp
 from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option
+from skriemdp._warnings import unwarned
 from skriemdp.core.additive import Additive, IntegerStatistic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
@@ -274,9 +275,7 @@ def _plan_of_a_part(estimator: Any, facts: Any, times: int, together: bool) -> P
 
     No warnings about the noise beside few records, where it is beside those of all clients.
     """
-    with warnings.catch_warnings():
-        if together:
-            warnings.simplefilter("ignore", UserWarning)
+    with unwarned() if together else contextlib.nullcontext():
         plan = planned_sums(estimator, facts, _terms(estimator), times, together)
     geometry, center = facts.get("geometry"), plan.public.get("center")
     if geometry is not None and center is not None:

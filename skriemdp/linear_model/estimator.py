@@ -23,14 +23,13 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
-from skriemdp.core.parameters import label_list
+from skriemdp.core.parameters import read_labels
 from skriemdp.descent.releases import Evidence
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import (
     CLASSIFICATION,
     LOSSES,
     LinearProblem,
-    class_places,
     row_unit,
     scaled_targets,
     unit_rows,
@@ -118,7 +117,7 @@ default="auto"
         there are any, for nothing.
     classes : array-like, optional
         Public list of a classifier's labels.  Without it the labels that occur in y are published,
-        with a warning.
+        with a warning.  A sorted list of texts also stands for the numbers 0, 1, ... of integer y.
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
@@ -385,14 +384,14 @@ default="auto"
         )
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None, "sparse": issparse(X)}
         if not regression:
+            classes, y = read_labels(self.classes, y)
             warn_published_labels(self.classes)
-            classes = label_list(self.classes, y)
             if len(classes) < 2:
                 raise ValueError(
                     f"classes must have at least two labels; got one class in "
                     f"{'y' if self.classes is None else 'classes'}."
                 )
-            facts["classes"], y = classes, class_places(y, classes, "y")
+            facts["classes"] = classes
         return Data((X, np.asarray(y, dtype=float)), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:

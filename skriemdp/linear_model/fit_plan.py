@@ -23,6 +23,7 @@ from skriemdp._validation import (
 from skriemdp.core.arithmetic import INTEGERS, MATRIX
 from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import public_array, warn_small_model
+from skriemdp.core.parameters import read_labels
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.geometry import Euclidean, as_geometry
@@ -30,7 +31,6 @@ from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
-    class_places,
     row_unit,
     scaled_targets,
     target_interval,
@@ -569,5 +569,6 @@ def _public_targets(
     if y.shape != (public_X.shape[0],):
         raise ValueError(f"public_y has shape {y.shape}, expected {(public_X.shape[0],)}.")
     if interval is None:
-        return class_places(y, classes, "public_y")
+        _, places = read_labels(classes if model.classes is None else model.classes, y, "public_y")
+        return places.astype(float)
     return scaled_targets(np.asarray(y, dtype=float), *interval)

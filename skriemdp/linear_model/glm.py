@@ -210,13 +210,6 @@ def scaled_targets(y: np.ndarray, low: float, high: float) -> np.ndarray:
     return (y - 0.5 * (low + high)) / (0.5 * (high - low))
 
 
-def class_places(y: Any, classes: Any, name: str) -> np.ndarray:
-    """Places of labels in `classes`."""
-    if not np.isin(y, classes).all():
-        raise ValueError(f"{name} has labels that are not in classes; list every label.")
-    return np.searchsorted(classes, y).astype(float)
-
-
 @dataclass(frozen=True, eq=False)
 class LinearProblem:
     """Mean generalised linear loss over records.

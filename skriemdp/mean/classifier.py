@@ -62,7 +62,8 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         silently.  "private" spends a part of the budget on finding one.
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
-        warning: whether a label occurs at all can be one record's secret.
+        warning: whether a label occurs at all can be one record's secret.  A sorted list of texts
+        also stands for the numbers 0, 1, ... of integer y.
     shape : array-like of shape (dim, dim) or (dim,), optional
         Public second moments of tangent coordinates at the center, for instance of class means of
         *other* people, or their diagonal: noise then has their shape, made rounder by half, and

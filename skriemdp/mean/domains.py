@@ -23,7 +23,7 @@ from skriemdp.core.manifold_input import (
     warn_published_labels,
     warn_small_search,
 )
-from skriemdp.core.parameters import label_list
+from skriemdp.core.parameters import read_labels
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
@@ -70,13 +70,11 @@ class PointClassifier(ClassifierMixin, PointEstimator):
 
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
         X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
-        classes = label_list(self.classes, y)
+        classes, y = read_labels(self.classes, y)
         warn_published_labels(self.classes)
-        if not np.isin(y, classes).all():
-            raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry, points = checked_points(X, self.manifold)
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
-        return Data((points, np.searchsorted(classes, y)), facts)
+        return Data((points, y), facts)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

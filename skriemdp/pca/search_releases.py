@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import centred_rows
-from skriemdp.location_scale.search import james_stein
+from skriemdp.location_scale.search import james_stein, warn_beyond, warn_unsettled
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import noisy_fraction
@@ -247,15 +248,23 @@ class BoundsSearch:
             bound = norm
             center, error = self._mean(asked, center, bound, self.mean_share)
             norm = self._norm(asked, center, bound * _NEAR)
+        if self.row_norm is None:
+            warn_unsettled(norm, math.sqrt(error / self.d), self.d, norm < 0.7 * bound)
         return Bounds(rows, center, norm, center)
 
     def _release_pairs(self, asked: _Asking) -> Bounds:
         """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
-        _, mean, _ = self._first_mean(asked)
+        _, mean, error = self._first_mean(asked)
         pairs = asked.rows.pairs(self.pair_seed or 0)
         search = dataclasses.replace(self, n=pairs.n, private_center=False, pair_seed=None)
         center = np.zeros(self.d)
         norm = search._norm(asked._replace(rows=pairs), center, _WIDE, _PAIR_NORM_SHARE)
+        if error > norm**2:
+            warn_user(
+                f"mean_ is off by about {math.sqrt(error):.3g}, more than the spread of the data, "
+                f"which lie within about {norm:.3g} of their mean; the components do not depend on "
+                "it. For mean_, transform and reconstructions pass a public center= near the data."
+            )
         return Bounds(pairs, center, norm, mean)
 
     def _first_mean(self, asked: _Asking) -> tuple[float, np.ndarray, float]:
@@ -268,6 +277,7 @@ class BoundsSearch:
         # Norms of the mean's ball may be coarse.
         coarse = 1e-9 * 1.2 ** np.arange(256.0)
         bound = _quantile(asked, origin, shares[0], coarse, level)
+        warn_beyond(bound, coarse)
         center, error = self._mean(asked, origin, bound, shares[1])
         return bound, center, error
 

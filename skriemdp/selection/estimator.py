@@ -22,6 +22,7 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
+from skriemdp._warnings import unwarned
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise
@@ -471,7 +472,7 @@ class PrivateGridSearchCV(AsksForRows):
             seed = int(rng.integers(2**62)) if streams.seeded else None
             prepaid = _Prepaid(as_drawn(fit, seed), accountant)
             step.set_params(accountant=prepaid, random_state=seed, **quiet(step))
-            with warnings.catch_warnings(), silence(), np.errstate(all="ignore"):
+            with warnings.catch_warnings(), unwarned(), silence(), np.errstate(all="ignore"):
                 # A word of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.
                 warnings.simplefilter("ignore")
