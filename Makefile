@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel test-installed release lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-hosts test-oldest test-newest test-pythons test-matrix test-wheel test-installed release lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,19 @@ test-torch: .venv-torch/.torch  ## the tests that are skipped where torch is not
 
 test-doors: .venv-doors/.doors  ## the tests that are skipped where OpenDP is not installed
 	.venv-doors/bin/python -m pytest -rs tests/test_foreign.py
+
+# The packages that users work in, newest versions that go together; a gigabyte with what they need.
+# One after the other: together they keep pip busy for an hour.  Flower wants packaging below 26.
+.venv-hosts/.hosts:
+	$(MAKE) VENV=.venv-hosts .venv-hosts/.test
+	for extra in moabb nvflare opendp; do \
+	  .venv-hosts/bin/python -m pip install --quiet --editable ".[$$extra]" || exit 1; done
+	.venv-hosts/bin/python -m pip install --quiet nilearn "packaging<26"
+	touch $@
+
+test-hosts: .venv-hosts/.hosts  ## other packages by their own idioms; writes docs/hosts.md
+	.venv-hosts/bin/python -m pytest -rs tests/test_hosts.py tests/test_moabb.py tests/test_nvflare.py tests/test_round_releases.py
+	.venv-hosts/bin/python tools/hosts.py --write docs/hosts.md
 
 # One environment per file of versions; `make test` takes what is newest on the day.
 test-oldest test-newest: test-%:  ## the quick tests with the versions of constraints/%.txt
@@ -141,4 +154,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-peers .venv-wheel build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-hosts .venv-peers .venv-wheel build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -28,6 +28,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_epsilon, audit_estimator
@@ -528,6 +529,14 @@ OTHERS = {
     "PrivateNoisyAdaGrad": (PrivateNoisyAdaGrad(**LONG), None),
     "PrivateNoisyAdaGrad, range of targets found": (
         PrivateNoisyAdaGrad("squared_error", n_steps=2, feature_norm=1.0, **LONG),
+        None,
+    ),
+    "PrivateTangentClassifier": (
+        PrivateTangentClassifier(center=[0.0, 0.0], radius=1.0, classes=[0, 1], **LONG),
+        None,
+    ),
+    "PrivateTangentClassifier, mean and radius found": (
+        PrivateTangentClassifier(classes=[0, 1], **LONG),
         None,
     ),
     "PrivateRiemannianERM, 20 steps": (PrivateRiemannianERM(n_steps=20, **LONG), None),

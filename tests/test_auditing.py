@@ -20,6 +20,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentClassifier,
     PrivateTangentPCA,
 )
 from skriemdp.auditing import (
@@ -145,6 +146,8 @@ ESTIMATORS = [
     PrivatePrincipalEigenvector(delta=0),
     PrivatePrincipalEigenvector(mechanism="exponential"),
     PrivateMinimumDistanceToMean(radius=1.0, delta=0),
+    PrivateTangentClassifier("spd", center=np.eye(2), radius=1.0, classes=["a", "b", "c"]),
+    PrivateTangentClassifier("sphere", classes=[0, 1]),
     PrivateHyperbolicRegressor(n_frequencies=4),
     PrivateHyperbolicRegressor(n_frequencies=4, manifold="hyperboloid"),
     PrivateHyperbolicRegressor(n_frequencies=4, manifold=Poincare(2, curvature=-0.5)),
