@@ -12,7 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
-LEAVES |= {"_containers", "_known_classes", "_progress", "_process", "_walk"}
+LEAVES |= {"_containers", "_fingerprint", "_known_classes", "_progress", "_process", "_walk"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 SOLVING |= {"gives", "curator"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
@@ -27,6 +27,7 @@ ALLOWED = {
     "_progress": set(),
     "_containers": set(),
     "_quiet": {"_containers", "_warnings"},
+    "_fingerprint": set(),
     "_known_classes": set(),
     "_walk": set(),
     "_warnings": set(),

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
 from skriemdp._dataclasses import dataclass
+from skriemdp._fingerprint import fingerprint
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
@@ -192,12 +193,15 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
         before = vars(self)
         learned = before.get("_learned", ())
         given = {k: v for k, v in before.items() if not k.endswith("_") and k not in learned}
+        given.pop("_released", None)
         try:
             self.__dict__ = dict(given)
             # Not numpy's decorator: its frame would be the line that warnings point at.
             with words_of_a_fit() as words, np.errstate(all="ignore"):
                 fit(self, *args, **kwargs)
             self._learned = tuple(sorted(vars(self).keys() - given.keys()))
+            # So that a file of the model can be compared with what was released.
+            self._released = {name: fingerprint(vars(self)[name]) for name in self._learned}
         except BaseException:  # an interrupt too; one assignment, which no other can divide
             self.__dict__ = before
             raise

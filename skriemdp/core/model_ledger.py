@@ -9,6 +9,9 @@ from skriemdp._walk import is_container, is_estimator, walk
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.errors import BudgetError
 
+# Where an estimator that was pickled keeps the address of the ledger that was active.
+_TOKEN = "_ledger_token"
+
 
 def ledger_of(estimator: Any) -> Any:
     """The accountant that a fit of `estimator` charges.

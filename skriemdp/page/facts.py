@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import IO, Any
+from typing import Any
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import statements, storage
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining
 from skriemdp.ledger.statements import charge_lists, charge_of, known_event, together
+from skriemdp.page.model_file import ModelFile, read_model
 from skriemdp.privacy.event import Event
 
 # Longer lists show so many charges at each end, and all of them grouped by label and note.
@@ -249,7 +248,9 @@ class Facts:
     everything : list of Account
         Those of the whole file.
     models, against : list of str
-        Which entries the statements of a model name, and what speaks against them.
+        Which entries the statements of a model name, and what speaks against it.
+    compared, left : list of str
+        What of the model was compared with its charge and its fit, and what was not.
     """
 
     file: str
@@ -260,6 +261,8 @@ class Facts:
     everything: list[Account]
     models: list[str]
     against: list[str]
+    compared: list[str]
+    left: list[str]
 
     @property
     def findings(self) -> list[str]:
@@ -267,7 +270,7 @@ class Facts:
         return [
             *self.read.problems,
             *(text for each in self.everything for text in each.findings),
-            *(f"the model is not the one charged: {text}" for text in self.against),
+            *(f"the model is not the one charged: {clean(text)}" for text in self.against),
         ]
 
 
@@ -289,7 +292,7 @@ def gather(
     author : str, default=""
         Who asks, for the page to say.
     model : str or path-like, optional
-        A pickled model, which is looked at and not loaded, or its statement
+        A model written by pickle or joblib, which is looked at and not loaded, or its statement
         (``privacy_spent_.to_dict()``) as JSON: whether it is the one that was charged here.
     head : Head, optional
         An entry that the file must hold; number 0 stands for any.
@@ -308,7 +311,9 @@ def gather(
         There is no such data set, or the model's file cannot be read or holds no statement of a
         fit.
     """
-    stated = [] if model is None else _statements(model)
+    given = ModelFile([], [], [], [], []) if model is None else read_model(model)
+    numbers = {_number(statement) for statement in given.statements}
+    rows: dict[int, Entry] = {}
     books: dict[int, Account] = {}
 
     def take(row: Entry, place: Dataset) -> None:
@@ -316,6 +321,8 @@ def gather(
             books[place.id] = Account(place)
         if row.kind == CHARGED:
             books[place.id].take(row)
+        if row.id in numbers:
+            rows[row.id] = row
 
     file = storage.read(path, take, head, witness)
     known = {place.name: books.get(place.id) or Account(place) for place in file.datasets}
@@ -329,10 +336,28 @@ def gather(
         names = ", ".join(repr(clean(name)) for name in sorted(known))
         raise ValueError(f"the ledger has no data set {clean(dataset)!r}; it has {names}.")
     shown = everything if dataset is None else list(known[dataset].family)
-    against = [text for statement in stated for text in storage.matches(path, statement)]
-    models = ["entry {}, {}".format(*statement["entry"]) for statement in stated]
+    against = [text for each in given.statements for text in storage.matches(path, each)]
+    for statement, said in zip(given.statements, given.stated, strict=True):
+        if not against and (row := rows.get(_number(statement))) is not None:
+            charged = row.noted["params"] | {"unit": row.unit}
+            against += [
+                f"the {name} that it states is not that of entry {row.id}"
+                for name, value in said.items()
+                if charged.get(name, value) != value
+            ]
+    against += given.against
+    models = ["entry {}, {}".format(*statement["entry"]) for statement in given.statements]
     name = clean(os.path.basename(os.fsdecode(path)))
-    return Facts(name, file, now(), author, shown, everything, models, against)
+    compared = ["entry and digest in the ledger", *given.compared]
+    return Facts(
+        name, file, now(), author, shown, everything, models, against, compared, given.left
+    )
+
+
+def _number(statement: Any) -> Any:
+    """Number of the entry that a statement names."""
+    entry = statement.get("entry") if isinstance(statement, dict) else None
+    return entry[0] if entry else None
 
 
 def _is_plan(noted: Any) -> bool:
@@ -348,64 +373,6 @@ def _size(facts: dict[str, Any], unit: str) -> int | None:
     if isinstance(found, list):
         return len(found)
     return found if isinstance(found, int) else None
-
-
-# -- a model and its charge --
-
-
-class _Inert:
-    """Stands for every object of a pickle that is looked at, so that nothing of it runs."""
-
-    kept: list | None = None
-
-    def __new__(cls, *parts: Any, **more: Any) -> _Inert:
-        """Note what it would be made of, where that is asked for."""
-        if cls.kept is not None:
-            cls.kept.append(parts)
-        return super().__new__(cls)
-
-    def __init__(self, *parts: Any, **more: Any):
-        pass
-
-    def __setitem__(self, name: Any, value: Any) -> None:
-        pass
-
-    append = extend = add = __setstate__ = __init__
-
-
-class _Looking(pickle.Unpickler):
-    """Finds the charges that a pickled model names; no class of it is loaded, nothing is called."""
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self.charges: list[tuple] = []
-
-    def find_class(self, module: str, name: str) -> Any:
-        """A class that does nothing, whatever the name."""
-        return type(name, (_Inert,), {"kept": self.charges if name == "ChargedEntry" else None})
-
-
-def _statements(path: str) -> list[dict[str, Any]]:
-    """What a model's file states of its charges, each as `storage.matches` takes it."""
-    try:
-        with open(path, "rb") as file:
-            if file.read(1) == b"{":
-                file.seek(0)
-                return [json.load(file)]
-            file.seek(0)
-            looking = _Looking(file)
-            looking.load()
-    except OSError as error:
-        raise ValueError(f"cannot read {clean(path)!r}: {error.strerror}.") from None
-    except Exception:  # whatever a file that is neither leads to
-        looking = None
-    if looking is None or not looking.charges:
-        raise ValueError(
-            f"{clean(path)!r} names no charge; give a model that was charged to a ledger, written "
-            "by pickle.dump (joblib.dump writes another format), or its statement, written by "
-            "json.dump(model.privacy_spent_.to_dict(), file)."
-        )
-    return [{"entry": list(charge)} for charge in dict.fromkeys(looking.charges)]
 
 
 # -- words for numbers --
