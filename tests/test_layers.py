@@ -125,6 +125,7 @@ def test_estimators_do_not_import_optional_packages():
 # A file is named after a module or package, with words before or after it, or it is listed here
 # with the promise that it holds.
 PROMISES = {
+    "digests": "fits learn what they learned before, tools/digests.py",
     "architecture": "what has to be read, decided and trusted, tools/architecture.py",
     "baseline": "what moved in the benchmarks is seen",
     "classification": "class means, mean/classifier.py",

@@ -565,9 +565,9 @@ def risen(stored: Counts, now: Counts) -> list[str]:
     """One line for each number that rose, with the functions or modules that made it rise."""
     before, found = totals(stored), []
     for name, total in totals(now).items():
-        if total > before.get(name, 0):
-            kind, _, column = name.partition(": ")
-            old, new = stored[kind].get(column, {}), now[kind].get(column, {})
+        kind, _, column = name.partition(": ")
+        if column in now[kind] and total > before.get(name, 0):
+            old, new = stored[kind].get(column, {}), now[kind][column]
             more = [f"{k} {old.get(k, 0)} -> {v}" for k, v in new.items() if v > old.get(k, 0)]
             found.append(f"{name}: {before.get(name, 0)} -> {total} ({'; '.join(more)})")
     return found

@@ -348,8 +348,13 @@ class LocationScaleSearch:
         for share in (self.shares.move, self.shares.stride):
             if share > 0.0:
                 ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
-        if self.rule is not None:
-            self.rule.check(self.mu)
+        if self._begin is not None:
+            self._begin.check(self.mu)
+
+    @property
+    def _begin(self) -> StartRule | None:
+        """The rule of the start, for the share that the search has for it."""
+        return self.rule and dataclasses.replace(self.rule, share=self.shares.start)
 
     @property
     def mu_search(self) -> float:
@@ -381,9 +386,9 @@ class LocationScaleSearch:
             center = self.center
         else:
             start = Start(records.origin)
-            if self.rule is not None:
+            if (begin := self._begin) is not None:
                 points = cast("PointRecords", records)  # tables have no rule
-                start = self.rule.release(points, budget, streams)
+                start = begin.release(points, budget, streams)
             center, noise, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
