@@ -21,7 +21,7 @@ from skriemdp._validation import check_option
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected, ExpectedError
-from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
+from skriemdp.core.manifold_input import LEAST_SIGNAL, bounds_cure, warn_published_labels
 from skriemdp.core.parameters import read_labels
 from skriemdp.descent.releases import Evidence
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
@@ -39,6 +39,11 @@ from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
+
+
+def _way(name: str, value: Any) -> str | None:
+    """What asks for a private bound, where the one in use is public."""
+    return None if isinstance(value, str) else f"{name}='private'"
 
 
 class _Line(NamedTuple):
@@ -416,26 +421,28 @@ default="auto"
         budget = GaussianBudget(settings.bounds.mu)
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         meant, where = 1.0 - place.level, ""
-        which, cure = "center and feature_norm", "feature_norm='private'"
+        found: dict[str, str | None] = {"feature_norm": _way("feature_norm", self.feature_norm)}
+        if found["feature_norm"] and self.center is not None:
+            found = {"center": "center=None", **found}
         if settings.targets is not None:
             of_targets = Units((targets[:, None],), groups)
             own: Any = functools.partial(streams, "targets")
-            found, missed = settings.targets.release(of_targets, budget, own)
-            (middle,) = found.center
+            within, missed = settings.targets.release(of_targets, budget, own)
+            (middle,) = within.center
             # Far from zero neighbouring floats may be farther apart than that.
-            half = max(found.norm, 2.0 * np.spacing(abs(middle)))
+            half = max(within.norm, 2.0 * np.spacing(abs(middle)))
             self.target_range_ = float(middle - half), float(middle + half)
             targets = scaled_targets(targets, *self.target_range_)
-            beyond, meant = beyond | missed, meant + 1.0 - found.level
-            which, where = "feature_norm and target_range", ", or their targets out of range,"
-            cure = "'private' for both"
+            beyond, meant = beyond | missed, meant + 1.0 - within.level
+            where = ", or their targets out of range,"
+            found["target_range"] = _way("target_range", self.target_range)
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
         self.clipped_fraction_ = clipped_fraction(
             int(np.count_nonzero(beyond)),
             data.facts["n"],
             meant,
             f"lie farther than {place.norm:.3g} from their center{where} and were scaled down; "
-            f"choose {which} from public knowledge of the data's range, or pass {cure}.",
+            + bounds_cure(**found),
             budget,
             streams,
         )
