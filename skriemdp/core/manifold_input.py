@@ -255,6 +255,42 @@ def warn_published_labels(classes: Any) -> None:
         )
 
 
+def bounds_cure(**asked: str | None) -> str:
+    """What to do where bounds clip the data, and is not done already.
+
+    Parameters
+    ----------
+    **asked : str or None
+        For each parameter that bounds the data: what asks for a private one instead of the public
+        one in use, "" where none can be had; None where it was found privately.
+
+    Examples
+    --------
+    >>> bounds_cure(center=None, radius="radius='private'")
+    "choose radius from public knowledge of the data's range, or pass radius='private'."
+    """
+    public = {name: way for name, way in asked.items() if way is not None}
+    if not public:
+        names = " and ".join(asked)
+        return (
+            f"use more records or a larger epsilon, or pass a public {names} that the data's range "
+            "is known to be within."
+        )
+    cure = f"choose {' and '.join(public)} from public knowledge of the data's range"
+    ways = [way for way in public.values() if way]
+    return cure + (f", or pass {' and '.join(ways)}." if len(ways) == len(public) else ".")
+
+
+def ball_cure(center: Any, radius: Any, searchable: bool) -> str:
+    """:func:`bounds_cure` of the parameters `center` and `radius` of a ball."""
+    at, within = ("center='private'", "radius='private'") if searchable else ("", "")
+    if not isinstance(radius, str):
+        return bounds_cure(center=None if isinstance(center, str) else at, radius=within)
+    if center is None or isinstance(center, str):
+        return bounds_cure(center=None, radius=None)
+    return bounds_cure(radius=None)
+
+
 def warn_small_search(n: int, mu: float, cure: str = "a public center and radius") -> None:
     """Warn, from public numbers, when a private ball says little; `mu` is that of the whole fit.
 
@@ -285,7 +321,7 @@ def warn_small_model(n: int, signal: float) -> None:
 
 
 def clipped_share(
-    noisy: float, sigma: float, expected: float, radius: float, pure: bool = False
+    noisy: float, sigma: float, expected: float, radius: float, cure: str, pure: bool = False
 ) -> float:
     """A released fraction within [0, 1]; warns when far more rows were clipped than planned.
 
@@ -297,12 +333,10 @@ def clipped_share(
         Fraction that the radius was meant to clip.
     radius : float
         Public, or released.
+    cure : str
+        Of :func:`ball_cure`.
     pure : bool, default=False
         Whether the noise is Laplace.
     """
-    advice = (
-        f"lie outside the ball of radius {radius:g} and were projected on it; choose center and "
-        "radius from public knowledge of the data's range, or pass center='private' and "
-        "radius='private'."
-    )
+    advice = f"lie outside the ball of radius {radius:g} and were projected on it; {cure}"
     return told_fraction(noisy, sigma, expected, advice, pure)

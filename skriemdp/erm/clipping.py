@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.core.manifold_input import bounds_cure
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.location_scale.row_releases import (
@@ -89,10 +90,8 @@ class ClipNorm:
             found = search.release(RowRecords(Rows(norms, self.n, 1)), budget, streams)
             clip, meant = found.radius, 1.0 - found.level
         beyond = int(np.count_nonzero(~(norms <= clip)))
-        advice = (
-            f"have gradients longer than {clip:.3g} at the start, which were shortened; choose "
-            "clip_norm from public knowledge, or pass clip_norm='private'."
-        )
+        cure = bounds_cure(clip_norm=None if self.public is None else "clip_norm='private'")
+        advice = f"have gradients longer than {clip:.3g} at the start, which were shortened; {cure}"
         return clip, clipped_fraction(beyond, self.n, meant, advice, budget, streams)
 
 

@@ -22,7 +22,7 @@ from skriemdp._validation import check_option
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected, ExpectedError
-from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
+from skriemdp.core.manifold_input import LEAST_SIGNAL, bounds_cure, warn_published_labels
 from skriemdp.core.parameters import read_labels
 from skriemdp.descent.releases import Evidence
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
@@ -40,6 +40,11 @@ from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
+
+
+def way_to(name: str, value: Any) -> str | None:
+    """What asks for a private bound, where the one in use is public."""
+    return None if isinstance(value, str) else f"{name}='private'"
 
 
 class _Line(NamedTuple):
@@ -225,8 +230,6 @@ default="auto"
     """
 
     __metadata_request__fit = {"groups": True}
-    # What a warning names: the parameters that bound rows, and those that find the bounds.
-    _bounds_of_rows = "center and feature_norm", "feature_norm='private'"
 
     def __init__(
         self,
@@ -414,6 +417,13 @@ default="auto"
     def _gaussian_choice(self) -> str:
         return "batch_size=None"
 
+    def _ways_to_bounds(self) -> dict[str, str | None]:
+        """What finds the bounds of rows privately, for each parameter that is one."""
+        found = {"feature_norm": way_to("feature_norm", self.feature_norm)}
+        if found["feature_norm"] and self.center is not None:
+            return {"center": "center=None", **found}
+        return found
+
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         # A sampled run has an event of its own.
@@ -421,26 +431,26 @@ default="auto"
         budget = GaussianBudget(settings.bounds.mu, planned)
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         meant, where = 1.0 - place.level, ""
-        which, cure = self._bounds_of_rows
+        found = self._ways_to_bounds()
         if settings.targets is not None:
             of_targets = Units((targets[:, None],), groups)
             own: Any = functools.partial(streams, "targets")
-            found, missed = settings.targets.release(of_targets, budget, own)
-            (middle,) = found.center
+            within, missed = settings.targets.release(of_targets, budget, own)
+            (middle,) = within.center
             # Far from zero neighbouring floats may be farther apart than that.
-            half = max(found.norm, 2.0 * np.spacing(abs(middle)))
+            half = max(within.norm, 2.0 * np.spacing(abs(middle)))
             self.target_range_ = float(middle - half), float(middle + half)
             targets = scaled_targets(targets, *self.target_range_)
-            beyond, meant = beyond | missed, meant + 1.0 - found.level
-            which, where = "feature_norm and target_range", ", or their targets out of range,"
-            cure = "'private' for both"
+            beyond, meant = beyond | missed, meant + 1.0 - within.level
+            where = ", or their targets out of range,"
+            found["target_range"] = way_to("target_range", self.target_range)
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
         self.clipped_fraction_ = clipped_fraction(
             int(np.count_nonzero(beyond)),
             data.facts["n"],
             meant,
             f"lie farther than {place.norm:.3g} from their center{where} and were scaled down; "
-            f"choose {which} from public knowledge of the data's range, or pass {cure}.",
+            + bounds_cure(**found),
             budget,
             streams,
         )

@@ -158,8 +158,7 @@ def warn_direction(found: Found) -> None:
     if found.direction is not None and found.direction < 1.5:
         warn_user(
             "no direction stands out of the noise, so the mean need not be unique and the result "
-            "may lie anywhere; use more records or a larger epsilon, or pass a public center and "
-            "radius."
+            "may lie anywhere; use more records or a larger epsilon, or pass a public center."
         )
 
 

@@ -38,7 +38,7 @@ _SHRUNK = 0.7
 # far.
 _CURVED = 2.0
 # A search that ends while its radii still shrink, with one below this many times what its own
-# noise explains, says so: in all of 300 fits to data a hundred thousand spreads from where it
+# noise explains, says so: in 299 of 300 fits to data a hundred thousand spreads from where it
 # began, and in half of the fits to data a thousand off, where nothing tells how good they are.
 _HIDDEN = 3.0
 # Names of the releases.

@@ -17,7 +17,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import clipped_share
+from skriemdp.core.manifold_input import ball_cure, clipped_share
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
@@ -451,7 +451,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         self._clipped_noise = seen.clipped_noise
         self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
-        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 
@@ -499,7 +499,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        told = outside / n, sigma, 1.0 - kept, self.radius_
+        searchable = not statistic.fit.pure and self.shape is None and n_tables == 1
+        cure = ball_cure(self.center, self.radius, searchable)
+        told = outside / n, sigma, 1.0 - kept, self.radius_, cure
         self.clipped_fraction_ = clipped_share(*told, statistic.fit.pure)
 
 
@@ -528,6 +530,6 @@ def _warn_little_information(fit: ClassReleases, n: int) -> None:
         warn_user(
             f"with n={n} {'people' if grouped else 'records'}{said}, in {n_classes} classes and "
             f"{dim} dimensions, the noise of a class mean is about {noise:.1f} times the radius: "
-            "labels may be little better than guesses. Use more records, a larger epsilon, fewer "
-            "classes or a smaller ball."
+            "labels may be little better than guesses. Use more records, a larger epsilon or fewer "
+            "classes."
         )

@@ -113,7 +113,9 @@ def search_domain(
         check_reach(geometry, center=middle)
     elif isinstance(center, str) and center != "private":
         public_ball(geometry, center, 1.0)  # says why not
-    warn_small_search(n, mu)
+    names = ("center", middle), ("radius", bound)
+    missing = " and ".join(name for name, known in names if known is None)
+    warn_small_search(n, mu, f"a public {missing}")
     try:
         return plan_point_search(geometry, n, mu, middle, bound)
     except ValueError as refusal:  # by a sum, which knows no ball

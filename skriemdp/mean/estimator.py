@@ -21,6 +21,7 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     as_points,
+    ball_cure,
     checked_points,
     clipped_share,
     geometry_of,
@@ -691,7 +692,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             warn_user(
                 f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
                 f"about {noise / ball.radius:.1f} times the radius: the result says little more "
-                "than the public centre. Use more records, a larger epsilon or a smaller ball."
+                "than the public centre. Use more records or a larger epsilon."
             )
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
@@ -726,7 +727,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         self._noise_law = NoiseLaw.of_inference(inference)
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         self._clipped_noise = seen.clipped_noise
-        warn_cut(seen.clipped, seen.clipped_noise, self.radius_)
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
         if joint.search is not None:
             self._warn_only_the_center()
 
@@ -783,7 +784,15 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         law = getattr(mechanism, "noise_law", None)
         if law is not None:
             self._noise_law = law(self.mean_)
-        self.clipped_fraction_ = clipped_share(*noisy, 1.0 - kept, self.radius_, chosen.pure)
+        searchable = (
+            chosen.target[1] > 0.0
+            and self.mechanism not in OUTPUT
+            and self.noise in ("auto", "gaussian")
+            and (not chosen.secret_n or geometry.separate_rows)
+        )
+        cure = ball_cure(self.center, self.radius, searchable)
+        told = *noisy, 1.0 - kept, self.radius_, cure, chosen.pure
+        self.clipped_fraction_ = clipped_share(*told)
         if chosen.search is not None:
             self._warn_only_the_center()
 
@@ -855,7 +864,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         self.mechanism_ = "tangent"
         self.center_, self.radius_ = mean.ball.center, mean.ball.radius
         sigma = math.sqrt(n_tables) * statistic.count.sigma / n
-        self.clipped_fraction_ = clipped_share(noisy[0] / n, sigma, 0.0, self.radius_)
+        cure = ball_cure(self.center, self.radius, False)  # clients search for nothing
+        self.clipped_fraction_ = clipped_share(noisy[0] / n, sigma, 0.0, self.radius_, cure)
 
     def _records(self, data: Data) -> tuple:
         """Arrays with one row per record, for federated runs."""

@@ -14,7 +14,7 @@ from skriemdp._quiet import read_array
 from skriemdp._validation import check_count, check_option
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.manifold_input import clipped_share
+from skriemdp.core.manifold_input import ball_cure, clipped_share
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
@@ -262,4 +262,5 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         search = plan.settings.search
         if not plan.settings.looks and (search is None or search.radius is not None):
-            clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_)
+            cure = ball_cure(self.center, self.radius, True)
+            clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_, cure)

@@ -11,6 +11,7 @@ from scipy.special import chdtri, gammaincinv
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp._warnings import warn_user
+from skriemdp.core.manifold_input import ball_cure
 from skriemdp.mechanisms.counts import RARELY
 
 if TYPE_CHECKING:
@@ -38,14 +39,17 @@ def check_uncertainty(mechanism: Any, noise: Any, delta: float) -> None:
         raise ValueError(f"delta=0 has no region: {because}pass delta > 0.")
 
 
-def warn_cut(clipped: float, noise: float, radius: float) -> None:
-    """Warn, from released numbers, when the ball cuts the data and so moves what is covered."""
+def warn_cut(clipped: float, noise: float, found: float, center: Any, radius: Any) -> None:
+    """Warn, from released numbers, when the ball cuts the data and so moves what is covered.
+
+    `found` is the radius that was used; `center` and `radius` are parameters.
+    """
     if clipped - RARELY * noise > _CUT:
         warn_user(
             f"about {min(clipped, 1.0):.1%} of the records lie outside the ball of radius "
-            f"{radius:g} (a private estimate): the region covers the mean of the records projected "
-            "on that ball, which skewed data can move away from their own mean. Use a larger "
-            "public radius, or more records or a larger epsilon with radius='private'."
+            f"{found:g} (a private estimate): the region covers the mean of the records projected "
+            "on that ball, which skewed data can move away from their own mean; "
+            f"{ball_cure(center, radius, True)}"
         )
 
 

@@ -22,6 +22,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
+from skriemdp.core.manifold_input import bounds_cure
 from skriemdp.core.work import Work, decomposed
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
@@ -523,7 +524,7 @@ manifold, default="auto"
         found = settings.bounds.release(rows, budget, streams)
         if found.clipped is not None:
             fraction, sigma = found.clipped
-            self._tell_clipped(fraction, sigma, found.row_norm)
+            self._tell_clipped(fraction, sigma, found.row_norm, "row_norm='private'")
         subspace = settings.release.release(found, budget, streams)
         self._set_learned(subspace, found.mean, found.row_norm, rows.n)
         self.mechanism_ = plan.public["mechanism"]
@@ -548,12 +549,10 @@ manifold, default="auto"
         self.n_components_ = len(self.components_)
         self.n_samples_ = n
 
-    def _tell_clipped(self, fraction: float, sigma: float, row_norm: float) -> None:
+    def _tell_clipped(self, fraction: float, sigma: float, row_norm: float, private: str) -> None:
         """Set the released fraction of clipped rows; warn where it is large."""
-        advice = (
-            f"are longer than row_norm={row_norm:g} and were scaled to it; row_norm='private' "
-            "finds a bound privately."
-        )
+        cure = bounds_cure(row_norm=private)
+        advice = f"are longer than row_norm={row_norm:g} and were scaled to it; {cure}"
         self.clipped_fraction_ = told_fraction(fraction, sigma, 0.0, advice, self.delta == 0)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
@@ -586,7 +585,7 @@ manifold, default="auto"
         n, self._sparse_fit = facts["n"], False
         subspace = statistic.finish(noisy, n, n_tables)
         sigma = math.sqrt(n_tables) * statistic.count.sigma / n
-        self._tell_clipped(noisy[0] / n, sigma, statistic.row_norm)
+        self._tell_clipped(noisy[0] / n, sigma, statistic.row_norm, "")
         self._set_learned(subspace, statistic.center, statistic.row_norm, n)
         self.mechanism_ = "covariance"
         self._warn_of_noise()

@@ -17,7 +17,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import check_reach, public_ball, public_point
 from skriemdp.geometry.base import Geometry
-from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
+from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad, way_to
 from skriemdp.mean.domains import PointClassifier, logarithms
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.tangent.releases import MEAN_SHARE, TwoPlans, shares_of_epsilon
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class _Model(PrivateNoisyAdaGrad):
     """A linear model of coordinates."""
 
-    _bounds_of_rows = "center and radius", "center='private' and radius='private'"
+    def _ways_to_bounds(self) -> dict[str, str | None]:
+        return {"radius": way_to("radius", self.feature_norm)}
 
 
 class PrivateTangentClassifier(PointClassifier):
