@@ -51,6 +51,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateTangentPCA,
+    PublicTable,
 )
 from skriemdp.descent.steps import check_steps, known_free
 from skriemdp.ledger.errors import BudgetError
@@ -130,6 +131,10 @@ COMPOSED = {
     ),
     "pipeline within": ColumnTransformer(
         [("c", ONE_HOT, [0]), ("n", make_pipeline(NUMBERS, FunctionTransformer(np.tanh)), [1, 2])]
+    ),
+    "a public table": PublicTable({0: [0, 1, 2], 1: (-3, 3), 2: (-3, 3)}),
+    "a public table beside": FeatureUnion(
+        [("t", PublicTable({0: [0, 1, 2], 1: (-3, 3), 2: (-3, 3)})), ("n", Normalizer())]
     ),
     "pipeline around": make_pipeline(
         ColumnTransformer([("c", ONE_HOT, [0])], remainder="passthrough"), Normalizer()

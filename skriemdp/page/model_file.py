@@ -312,6 +312,7 @@ def _searched(root: Any, reader: _Reader) -> ModelFile:
     statements: list[dict[str, Any]] = []
     stated: list[dict[str, Any]] = []
     objects = [(_place(path), part) for path, part in walk(root, into=_looked_into)]
+    within = set(_within(objects))
     sizes = set(_sizes(part for _, part in objects))
     vouched: set[int] = set()
     for path, part in objects:
@@ -326,7 +327,7 @@ def _searched(root: Any, reader: _Reader) -> ModelFile:
                     stated.append(_stated(part))
         elif "privacy_spent_" in part.attributes and _ours(part):
             _compare(path, part, against, compared, left, vouched)
-        elif problem := _uncovered(part):
+        elif id(part) not in within and (problem := _uncovered(part)):
             against.append(f"{_at(path)} {problem}")
     made = {type(part) for _, part in objects if isinstance(part, _Inert)}
     for (module, name), kind in sorted(reader.named.items()):
@@ -376,6 +377,22 @@ def _sizes(parts: Iterator[Any]) -> Iterator[int]:
                 size = _plain(public.get(name)) if isinstance(public, dict) else None
                 if isinstance(size, int) and size >= _FEWEST_ROWS:
                     yield size
+
+
+def _within(objects: list[tuple[str, Any]]) -> Iterator[int]:
+    """Identities of our own objects that a private fit made as a part of itself."""
+    for _, part in objects:
+        if isinstance(part, _Inert) and _ours(part) and "privacy_spent_" in part.attributes:
+            for name in part.attributes.get("_released") or ():
+                for _, inner in walk(part.attributes.get(name), into=_of_ours):
+                    if isinstance(inner, _Inert) and _of_ours(inner):
+                        yield id(inner)
+
+
+def _of_ours(part: Any) -> bool:
+    """Whether to look further for parts of a fit; what learns without privacy is none."""
+    learning = isinstance(part, _Inert) and part.module == "skriemdp.preprocessing"
+    return not learning and (not isinstance(part, _Inert) or _ours(part))
 
 
 def _stated(spent: _Inert) -> dict[str, Any]:
