@@ -57,12 +57,12 @@ class TwoPlans:
 
     @property
     def arithmetic(self) -> str:
-        """In words; exact integers where both are."""
+        """Words for what is added; exact integers where both are."""
         return next((p.arithmetic for p in self._plans if p.arithmetic != INTEGERS), INTEGERS)
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Of both, by name, with their shares of the whole."""
+        """Releases of both, by name, with their shares of the whole."""
         if self.mean is None:
             return self.model.releases
         return (
