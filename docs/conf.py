@@ -43,7 +43,14 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skriemdp"
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    # Scripts are as wide as an editor: no second sidebar beside them.
+    "secondary_sidebar_items": {"**": ["page-toc"], "gallery/*": []},
+}
+html_static_path = ["_static"]
+html_css_files = ["skriemdp.css"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

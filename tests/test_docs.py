@@ -547,6 +547,39 @@ def test_a_package_index_gets_absolute_links():
     assert f"]({address}/docs/landing.svg?raw=true)" in text
 
 
+FACTS = {
+    "url": "https://host.example/x/blob/v1",
+    "docs": "https://docs.example",
+    "contact": "reports@host.example",
+    "date": "2026-01-31",
+}
+
+
+def test_a_release_states_its_addresses():
+    tool = runpy.run_path(str(ROOT / "tools" / "release_facts.py"))
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in tool["FILES"]}
+    if "[project.urls]" in texts["pyproject.toml"]:
+        pytest.skip("this is the source archive of a release, which states them")
+    texts["CHANGELOG.md"] = texts["CHANGELOG.md"].replace("(unreleased)", "(2026-01-31)")
+    made = {name: tool["stated"](name, text, **FACTS) for name, text in texts.items()}
+    project = tomllib.loads(made["pyproject.toml"])["project"]
+    assert project["authors"][0]["email"] == FACTS["contact"]
+    assert project["urls"] == {"Source": FACTS["url"], "Documentation": FACTS["docs"]}
+    assert f"by mail to {FACTS['contact']}." in made["SECURITY.md"]
+    assert 'date-released: "2026-01-31"' in made["CITATION.cff"]
+    assert FACTS["contact"] in made["CITATION.cff"]
+    with pytest.raises(ValueError, match="unreleased"):
+        tool["stated"]("CHANGELOG.md", "## 0.1.0 (unreleased)", **FACTS)
+    with pytest.raises(ValueError, match="found 0"):
+        tool["stated"]("SECURITY.md", "nothing", **FACTS)
+
+
+def test_the_first_script_is_that_of_the_readme():
+    command = [sys.executable, str(ROOT / "tools/first_script.py"), str(ROOT / "README.md")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == _blocks(ROOT / "README.md", "python")[0].strip()
+
+
 def test_recipes_say_what_the_package_says():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == skriemdp.__version__
@@ -555,6 +588,7 @@ def test_recipes_say_what_the_package_says():
     needed = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
     assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
     assert f'version: "{project["version"]}"' in conda
+    assert "path:" not in conda and "url:" in conda and "sha256:" in conda
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {project['version']}\n" in citation
     assert (ROOT / "docs" / "conf.py").exists()
@@ -575,6 +609,29 @@ def test_gallery_runs(script, quiet_matplotlib, tmp_path, monkeypatch):
     assert pyplot.get_fignums(), "a gallery example draws a figure"
     look = runpy.run_path(str(ROOT / "docs/gallery_axes.py"))["empty_axes"]
     assert not any(look(pyplot.figure(number)) for number in pyplot.get_fignums())
+
+
+def test_every_example_is_in_a_group_and_names_its_panel():
+    text = (ROOT / "docs/examples.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   \.\./examples/(plot_\w+)\.py$", text, flags=re.M)
+    scripts = sorted((ROOT / "examples").glob("plot_*.py"))
+    assert sorted(listed) == [script.stem for script in scripts]
+    for script in scripts:
+        line = f'# sphinx_gallery_thumbnail_path = "gallery/panels/{script.stem}.png"\n'
+        assert line in script.read_text(encoding="utf-8")
+
+
+def test_a_thumbnail_is_one_panel(quiet_matplotlib, tmp_path):
+    names = runpy.run_path(str(ROOT / "docs/gallery_axes.py"))
+    figure, axes = quiet_matplotlib.subplots(1, 3, figsize=(12, 4))
+    for place in (1, 2):
+        axes[place].plot([1, 2])
+    assert names["panel"](figure) is axes[1]
+    axes[2].set_label("thumbnail")
+    assert names["panel"](figure) is axes[2]
+    names["_save_panel"](figure, tmp_path / "panels" / "a.png")
+    height, width, _ = quiet_matplotlib.imread(tmp_path / "panels" / "a.png").shape
+    assert width < 1.5 * height  # the whole figure is three times as wide as high
 
 
 def test_axes_without_artists_are_found_and_fail_the_build(quiet_matplotlib):
