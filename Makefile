@@ -155,6 +155,7 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html, without network access
 	rm -rf docs/api/generated  # pages of names that are gone
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python tools/check_links.py docs/_build/html
 
 bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmarks/results
 	$(BIN)/python benchmarks/run_all.py

@@ -531,6 +531,21 @@ def test_internal_links_lead_to_files(page):
         assert path.exists(), f"{_name(page)} links to {target}"
 
 
+def test_broken_links_of_the_built_site_are_found(tmp_path):
+    broken = runpy.run_path(str(ROOT / "tools" / "check_links.py"))["broken"]
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'
+        '<img src="d.png"><a href="#top">x</a><a href="https://host.example/e">x</a>'
+    )
+    (tmp_path / "b.html").write_text('<p id="here"><a href="a.html">x</a></p>')
+    assert list(broken(tmp_path)) == [
+        ("a.html", "b.html#gone"),
+        ("a.html", "c.html"),
+        ("a.html", "d.png"),
+        ("a.html", "#top"),
+    ]
+
+
 # -- the package ----------------------------------------------------------------------------------
 
 
