@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-doors test-hosts test-oldest test-newest test-pythons test-matrix test-wheel test-installed release lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-hosts test-oldest test-newest test-pythons test-matrix test-wheel test-dist test-installed release lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -108,11 +108,17 @@ test-matrix: test-oldest test-newest test-pythons
 TESTS ?= -m "not slow"
 
 test-wheel:  ## build wheel and source archive; the archive's tests against the installed wheel
+	rm -rf build dist
+	$(PYTHON) -m venv --clear .venv-build && .venv-build/bin/python -m pip install --quiet build
+	.venv-build/bin/python -m build --quiet
+	$(MAKE) test-dist
+
+test-dist:  ## the tests of dist/'s source archive against dist/'s wheel
 	$(PYTHON) -m venv --clear .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --upgrade pip build
-	rm -rf build dist && .venv-wheel/bin/python -m build --quiet
+	.venv-wheel/bin/python -m pip install --quiet --upgrade pip
 	.venv-wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)[test]"
-	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
+	rm -rf build/sdist && mkdir -p build/sdist
+	tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
 	rm -rf build/sdist/skriemdp
 	cd build/sdist && ../../.venv-wheel/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
 
@@ -123,15 +129,23 @@ test-installed: $(VENV)/.test  ## every module is installed; a user's script, ch
 	diff -rq -x __pycache__ skriemdp build/site-packages/skriemdp
 	PYTHONPATH=$(CURDIR)/build/site-packages $(BIN)/pytest tests/test_types.py
 
-# The README of a package index needs absolute links; URL is where the files of this version are read,
-# https://host/owner/skriemdp/blob/v0.1.0 for example.  It also becomes the address of the project.
-release:  ## wheel and source archive with absolute links: make release URL=https://...
-	@test -n "$(URL)" || { echo "URL=https://... is missing"; exit 1; }
-	rm -rf build/release && mkdir -p build/release dist && git archive HEAD | tar -x -C build/release
-	$(PYTHON) tools/absolute_links.py "$(URL)" < README.md > build/release/README.md
-	printf '\n[project.urls]\nSource = "%s"\n' "$(URL)" >> build/release/pyproject.toml
-	$(PYTHON) -m venv --clear .venv-wheel && .venv-wheel/bin/python -m pip install --quiet build
-	.venv-wheel/bin/python -m build --quiet --outdir dist build/release
+# Addresses that only the publisher knows (RELEASING.md): URL is where the files of this version are
+# read, https://host/owner/skriemdp/blob/v0.1.0 for example, DOCS that of the site, CONTACT a mail
+# address for reports of broken promises.
+release:  ## build, check, install bare, run README and tests: make release URL=... DOCS=... CONTACT=...
+	@test -n "$(URL)" && test -n "$(DOCS)" && test -n "$(CONTACT)" || \
+	  { echo "make release URL=https://... DOCS=https://... CONTACT=name@host"; exit 1; }
+	rm -rf build dist && mkdir -p build/release && git archive HEAD | tar -x -C build/release
+	$(PYTHON) tools/release_facts.py build/release --url "$(URL)" --docs "$(DOCS)" --contact "$(CONTACT)"
+	$(PYTHON) -m venv --clear .venv-build && .venv-build/bin/python -m pip install --quiet build twine
+	.venv-build/bin/python -m build --quiet --outdir dist build/release
+	.venv-build/bin/python -m twine check --strict dist/*
+	cd dist && sha256sum skriemdp-* > SHA256SUMS
+	$(PYTHON) -m venv --clear .venv-bare
+	.venv-bare/bin/python -m pip install --quiet dist/*.whl
+	$(PYTHON) tools/first_script.py README.md > build/first_script.py
+	cd build && ../.venv-bare/bin/python first_script.py
+	$(MAKE) test-dist
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -141,6 +155,7 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html, without network access
 	rm -rf docs/api/generated  # pages of names that are gone
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python tools/check_links.py docs/_build/html
 
 bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmarks/results
 	$(BIN)/python benchmarks/run_all.py
@@ -154,4 +169,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-hosts .venv-peers .venv-wheel build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-hosts .venv-peers .venv-wheel .venv-build .venv-bare build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -43,18 +43,26 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skriemdp"
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    # Scripts are wide: where a page has no contents, nothing stands beside it.
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_static_path = ["_static"]
+html_css_files = ["skriemdp.css"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"(demo_|mission|reproductions|deployment|__init__)",
+    "ignore_pattern": r"(demo_|mission|moabb_|reproductions|deployment|__init__)",
     "download_all_examples": False,
     "remove_config_comments": True,
     "abort_on_example_error": True,
     "plot_gallery": True,
     "image_scrapers": ("gallery_axes.scraper",),
+    "backreferences_dir": "gallery/backreferences",
     "write_computation_times": False,
 }
 

@@ -7,6 +7,8 @@ the nearest private class mean.  Accuracy on held-out images, five fits at each 
 nothing public but the list of labels; dashed lines are nearest class means without privacy.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_class_means.png"
+
 import warnings
 
 import matplotlib.pyplot as plt

@@ -14,6 +14,8 @@ of the group without privacy.)  Several sessions of a person?  ``fit(X, groups=p
 
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_connectomes.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

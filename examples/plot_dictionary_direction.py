@@ -7,6 +7,8 @@ of ``sum_j (w_j' x)^4`` has the atoms as columns: sparse signals have heavy tail
 gradient is written out here; a cost of one record for torch or jax would do as well.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_dictionary_direction.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -6,6 +6,8 @@ A mean of directions with a region for the mean of the population, of sampling a
 at three budgets.  The cross is the mean of the population; dots are a part of the records.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_error_bars.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

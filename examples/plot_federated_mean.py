@@ -10,6 +10,8 @@ sees all messages.
 Taking turns matters: with few enough rounds each hospital trains once, and nothing composes.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_federated_mean.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -7,6 +7,8 @@ curve and, at no further cost, regions of 95 % for it: sampling error and privac
 Beside it the curve without privacy.  Small dots are records.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_geodesic_regression.png"
+
 import math
 
 import matplotlib.pyplot as plt

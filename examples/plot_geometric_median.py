@@ -7,6 +7,8 @@ exactly one, however far away it is: the gradient norm is bounded by one with no
 all, which is what privacy and robustness both want.  The mean, in contrast, follows outliers.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_geometric_median.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -8,6 +8,8 @@ one fit, small dots those of other fits with fresh noise (each of which costs th
 the curve between them is the geodesic.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_hyperbolic_regression.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

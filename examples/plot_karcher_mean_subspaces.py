@@ -7,6 +7,8 @@ measurements.  Their Karcher mean lives on a Grassmann manifold.  The default co
 `PrivateRiemannianERM` is half the squared distance, so it finds means on any manifold.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_karcher_mean_subspaces.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -7,6 +7,8 @@ effects and a subspace are released with differential privacy for whole images; 
 like is then computed from its own pixels alone.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_matrix_completion.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

@@ -6,6 +6,8 @@ A private mean is a point and a scale of noise; both are released, so one may dr
 mean can be.  On the left directions on the sphere, on the right points of the hyperbolic plane.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_noise_balls.png"
+
 import math
 
 import matplotlib.pyplot as plt

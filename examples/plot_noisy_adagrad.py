@@ -8,6 +8,8 @@ optimum; on the left the spectrum of the preconditioner in the public subspace, 
 gradients that were noised anyway and costs no budget: one direction stands out of the noise.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_noisy_adagrad.png"
+
 import warnings
 
 import matplotlib.pyplot as plt

@@ -11,6 +11,8 @@ trials of anybody may be replaced.  Right: accuracy on 60 new people; the dashed
 privacy.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_people.png"
+
 import warnings
 
 import matplotlib.pyplot as plt

@@ -7,6 +7,8 @@ is a point of Kendall's shape space, a curved manifold on which `PrivateFrechetM
 `PrivateTangentPCA` work as on any other.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_planar_shapes.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

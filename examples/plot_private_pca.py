@@ -6,6 +6,8 @@ PCA of the 1797 digits bundled with scikit-learn, with a private mean, a private
 private spectrum.  Nothing about the data is needed beforehand.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_private_pca.png"
+
 import warnings
 
 import matplotlib.pyplot as plt

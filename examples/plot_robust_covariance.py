@@ -9,6 +9,8 @@ record and every S.  So there is nothing to clip, no bound to guess, and an outl
 anyone else.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_robust_covariance.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

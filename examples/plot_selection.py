@@ -7,6 +7,8 @@ figure compares its epsilon (at delta = 1e-5) with that of one run and of releas
 run of epsilon = 1 with Gaussian noise and different mean numbers of runs.  No data are used.
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_selection.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 

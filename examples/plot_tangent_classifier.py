@@ -9,6 +9,8 @@ the mean and the model in one fit.
 
 """
 
+# sphinx_gallery_thumbnail_path = "gallery/panels/plot_tangent_classifier.png"
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression

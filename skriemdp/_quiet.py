@@ -24,6 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
+from skriemdp._documented import Documented
 from skriemdp._warnings import after_a_charge
 
 R = TypeVar("R")
@@ -399,7 +400,7 @@ class Charged:
         raise _alone(failure)
 
 
-class QuietQueries:
+class QuietQueries(Documented):
     """Base of estimators whose public methods show no record in an error or a warning of NumPy.
 
     Subclasses need nothing: `predict`, `transform`, `score` and all other public methods but those

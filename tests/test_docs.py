@@ -58,6 +58,11 @@ COMPLETE = (
     "docs/user_guide/eeg.md",
     "docs/user_guide/erm.md",
     "docs/user_guide/federated.md",
+    "docs/user_guide/file-clinics.md",
+    "docs/user_guide/file-patients.md",
+    "docs/user_guide/file-places.md",
+    "docs/user_guide/file-ratings.md",
+    "docs/user_guide/file-trials.md",
     "docs/user_guide/geodesic-regression.md",
     "docs/user_guide/geometries.md",
     "docs/user_guide/hyperbolic-regression.md",
@@ -134,8 +139,10 @@ def test_docstrings_begin_with_no_fragment():
 def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     if "classification" in page:
         pytest.importorskip("pyriemann", reason="its page shows a pipeline with pyRiemann")
-    if "bounds" in page:
-        pytest.importorskip("pandas", reason="its page reads tables")
+    if "file-" in page:
+        pytest.importorskip("pandas", reason="these pages read tables")
+    if "file-trials" in page:
+        pytest.importorskip("mne", reason="its page reads a .fif file by MNE")
     request.addfinalizer(functools.partial(skriemdp.set_config, **skriemdp.get_config()))
     blocks = _blocks(ROOT / page, "python")
     assert blocks
@@ -146,6 +153,40 @@ def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
         warnings.simplefilter("error")
         for block in blocks:  # later blocks go on where the earlier ones stopped
             exec(compile(block, page, "exec"), namespace)
+    if "file-" in page:
+        _check_walk(page, blocks, namespace)
+
+
+# The file that a walk makes, what it finds, and two numbers between which that lies in all but 1 of
+# 1e6 runs.
+WALKS = {
+    "trials": ("trials-epo.fif", lambda n: n["mean"].mean_[0, 0] / 100, 0.7, 1.4),
+    "ratings": ("ratings.csv", lambda n: n["mean"].mean_[0], 2.8, 3.2),
+    "patients": ("patients.csv", lambda n: 58 + 10 * n["mean"].mean_[0], 53.0, 57.0),
+    "places": ("places.csv", lambda n: n["lat"], 50.2, 50.8),
+    "clinics": ("clinics", lambda n: 120 + 40 * n["found"].mean_[0], 126.0, 134.0),
+}
+
+
+def _check_walk(page, blocks, namespace):
+    """From a file to a number with its error, and a page for the officer, in forty lines."""
+    name = Path(page).stem.removeprefix("file-")
+    file, number, low, high = WALKS[name]
+    assert len(blocks) == 1 and len(blocks[0].splitlines()) <= 40
+    assert "made-up file" in blocks[0] and Path(file).exists()
+    assert low < number(namespace) < high
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.search(r"```text\n(.*?)```", text, flags=re.S)[1]
+    assert re.search(r"\+-|within", shown), "the published number has its error"
+    (command,) = _blocks(ROOT / page, "sh")
+    assert command.startswith("python -m skriemdp ")
+    assert importlib.import_module("skriemdp.page.command").main(shlex.split(command)[3:]) == 0
+    assert "epsilon" in Path(f"{name}.html").read_text(encoding="utf-8")
+
+
+def test_every_walk_from_a_file_is_run():
+    assert {f"docs/user_guide/file-{name}.md" for name in WALKS} <= set(COMPLETE)
+    assert len(WALKS) == sum("file-" in page for page in COMPLETE)
 
 
 def test_every_page_with_python_is_run():
@@ -169,15 +210,23 @@ def test_fragments_import_what_exists(page):
 
 
 def test_every_public_name_is_in_the_reference():
-    reference = (ROOT / "docs/api/index.md").read_text(encoding="utf-8").split()
+    reference = {name for _, name in _listed_names()}
     missing = [name for name in skriemdp.__all__ if name[0] != "_" and name not in reference]
     assert not missing, f"add {missing} to docs/api/index.md"
 
 
+def test_users_find_the_first_level_short():
+    text = (ROOT / "docs/api/index.md").read_text(encoding="utf-8")
+    names = re.findall(r"^   [\w.]+$", text, flags=re.M)
+    assert 20 < len(names) < 45
+    assert not re.search(r"   (mechanisms|privacy|ledger)\.", text), "belongs to extending.md"
+
+
 def _listed_names():
-    """(module, name) of every entry of the tables in the reference."""
+    """(module, name) of every entry of the tables in both levels of the reference."""
     where = "skriemdp"
-    for line in (ROOT / "docs/api/index.md").read_text(encoding="utf-8").splitlines():
+    pages = (ROOT / "docs/api" / name for name in ("index.md", "extending.md"))
+    for line in "\n".join(page.read_text(encoding="utf-8") for page in pages).splitlines():
         if line.startswith(".. currentmodule::"):
             where = line.split()[-1]
         elif re.fullmatch(r"   [\w.]+", line):
@@ -316,6 +365,37 @@ def test_pages_of_estimators_have_one_picture_from_the_gallery(page):
     assert f"{{doc}}`script <../gallery/{name}>`" in text and len(re.findall("{figure}", text)) == 1
 
 
+# A column of the site holds so many characters of code.
+WIDEST = 72
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "benchmarks" not in p.parts], ids=_name)
+def test_code_fits_a_column_of_the_site(page):
+    lines = [
+        line
+        for language in ("python", "py", "sh", "toml")
+        for block in _blocks(page, language)
+        for line in block.splitlines()
+    ]
+    wide = [line for line in lines if len(line) > WIDEST]
+    assert not wide, f"longer than {WIDEST} characters: {wide}"
+
+
+def test_the_guide_has_a_line_for_each_page():
+    text = (ROOT / "docs/user_guide/index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\* \[[^]]+\]\(([\w-]+)\.md\): .+\.$", text, flags=re.M)
+    assert sorted(listed) == sorted(Path(p).stem for p in GUIDE if Path(p).stem != "index")
+
+
+@pytest.mark.parametrize("page", GUIDE)
+def test_titles_of_the_guide_name_the_thing(page):
+    """At most seven words, and none of a question or an aphorism."""
+    title = (ROOT / page).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    assert len(title.split()) <= 7 and not re.search(
+        r"[?,.!]$|\b(that|not|what|no|how)\b", title, re.I
+    )
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
@@ -451,6 +531,21 @@ def test_internal_links_lead_to_files(page):
         assert path.exists(), f"{_name(page)} links to {target}"
 
 
+def test_broken_links_of_the_built_site_are_found(tmp_path):
+    broken = runpy.run_path(str(ROOT / "tools" / "check_links.py"))["broken"]
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'
+        '<img src="d.png"><a href="#top">x</a><a href="https://host.example/e">x</a>'
+    )
+    (tmp_path / "b.html").write_text('<p id="here"><a href="a.html">x</a></p>')
+    assert list(broken(tmp_path)) == [
+        ("a.html", "b.html#gone"),
+        ("a.html", "c.html"),
+        ("a.html", "d.png"),
+        ("a.html", "#top"),
+    ]
+
+
 # -- the package ----------------------------------------------------------------------------------
 
 
@@ -467,6 +562,39 @@ def test_a_package_index_gets_absolute_links():
     assert f"]({address}/docs/landing.svg?raw=true)" in text
 
 
+FACTS = {
+    "url": "https://host.example/x/blob/v1",
+    "docs": "https://docs.example",
+    "contact": "reports@host.example",
+    "date": "2026-01-31",
+}
+
+
+def test_a_release_states_its_addresses():
+    tool = runpy.run_path(str(ROOT / "tools" / "release_facts.py"))
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in tool["FILES"]}
+    if "[project.urls]" in texts["pyproject.toml"]:
+        pytest.skip("this is the source archive of a release, which states them")
+    texts["CHANGELOG.md"] = texts["CHANGELOG.md"].replace("(unreleased)", "(2026-01-31)")
+    made = {name: tool["stated"](name, text, **FACTS) for name, text in texts.items()}
+    project = tomllib.loads(made["pyproject.toml"])["project"]
+    assert project["authors"][0]["email"] == FACTS["contact"]
+    assert project["urls"] == {"Source": FACTS["url"], "Documentation": FACTS["docs"]}
+    assert f"by mail to {FACTS['contact']}." in made["SECURITY.md"]
+    assert 'date-released: "2026-01-31"' in made["CITATION.cff"]
+    assert FACTS["contact"] in made["CITATION.cff"]
+    with pytest.raises(ValueError, match="unreleased"):
+        tool["stated"]("CHANGELOG.md", "## 0.1.0 (unreleased)", **FACTS)
+    with pytest.raises(ValueError, match="found 0"):
+        tool["stated"]("SECURITY.md", "nothing", **FACTS)
+
+
+def test_the_first_script_is_that_of_the_readme():
+    command = [sys.executable, str(ROOT / "tools/first_script.py"), str(ROOT / "README.md")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == _blocks(ROOT / "README.md", "python")[0].strip()
+
+
 def test_recipes_say_what_the_package_says():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == skriemdp.__version__
@@ -475,6 +603,7 @@ def test_recipes_say_what_the_package_says():
     needed = [line.strip("- ").replace(" ", "") for line in run.splitlines()]
     assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
     assert f'version: "{project["version"]}"' in conda
+    assert "path:" not in conda and "url:" in conda and "sha256:" in conda
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {project['version']}\n" in citation
     assert (ROOT / "docs" / "conf.py").exists()
@@ -495,6 +624,29 @@ def test_gallery_runs(script, quiet_matplotlib, tmp_path, monkeypatch):
     assert pyplot.get_fignums(), "a gallery example draws a figure"
     look = runpy.run_path(str(ROOT / "docs/gallery_axes.py"))["empty_axes"]
     assert not any(look(pyplot.figure(number)) for number in pyplot.get_fignums())
+
+
+def test_every_example_is_in_a_group_and_names_its_panel():
+    text = (ROOT / "docs/examples.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   \.\./examples/(plot_\w+)\.py$", text, flags=re.M)
+    scripts = sorted((ROOT / "examples").glob("plot_*.py"))
+    assert sorted(listed) == [script.stem for script in scripts]
+    for script in scripts:
+        line = f'# sphinx_gallery_thumbnail_path = "gallery/panels/{script.stem}.png"\n'
+        assert line in script.read_text(encoding="utf-8")
+
+
+def test_a_thumbnail_is_one_panel(quiet_matplotlib, tmp_path):
+    names = runpy.run_path(str(ROOT / "docs/gallery_axes.py"))
+    figure, axes = quiet_matplotlib.subplots(1, 3, figsize=(12, 4))
+    for place in (1, 2):
+        axes[place].plot([1, 2])
+    assert names["panel"](figure) is axes[1]
+    axes[2].set_label("thumbnail")
+    assert names["panel"](figure) is axes[2]
+    names["_save_panel"](figure, tmp_path / "panels" / "a.png")
+    height, width, _ = quiet_matplotlib.imread(tmp_path / "panels" / "a.png").shape
+    assert width < 1.5 * height  # the whole figure is three times as wide as high
 
 
 def test_axes_without_artists_are_found_and_fail_the_build(quiet_matplotlib):

@@ -1,8 +1,10 @@
 """Dependencies point one way, importing stays cheap, and tests are named after what they hold."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,8 @@ ALLOWED = {
     "_groups": set(),
     "_progress": set(),
     "_containers": set(),
-    "_quiet": {"_containers", "_warnings"},
+    "_documented": set(),
+    "_quiet": {"_containers", "_documented", "_warnings"},
     "_fingerprint": set(),
     "_known_classes": set(),
     "_walk": set(),
@@ -118,6 +121,43 @@ def test_estimators_do_not_import_optional_packages():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+# Names of packages where they differ from those of their modules.  Extras are imported where they
+# are needed, never when a module of ours loads, but by modules of which they are the purpose.
+MODULES_OF = {"scikit-learn": "sklearn", "array-api-compat": "array_api_compat"}
+OF_EXTRAS = {"federated/flower.py", "moabb.py"}
+
+
+def _imported_at_once(tree):
+    """Names of packages that a module imports when it loads, outside of `try` and type checks."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.split(".")[0]
+
+
+def test_what_is_imported_is_a_dependency():
+    """A bare installation imports: nothing is needed that it does not bring along."""
+    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    needed = [re.split("[>=<]", name)[0] for name in tomllib.loads(text)["project"]["dependencies"]]
+    known = {MODULES_OF.get(name, name) for name in needed} | {"skriemdp"}
+    known |= sys.stdlib_module_names
+    for path in MODULES:
+        if str(path.relative_to(PACKAGE)) not in OF_EXTRAS:
+            found = set(_imported_at_once(ast.parse(path.read_text(encoding="utf-8"))))
+            assert found <= known, f"{path.name} imports {sorted(found - known)}"
+    assert list(_imported_at_once(ast.parse("import a.b\nfrom c import d"))) == ["a", "c"]
+
+
+def test_every_dependency_is_imported():
+    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    needed = [re.split("[>=<]", name)[0] for name in tomllib.loads(text)["project"]["dependencies"]]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
+    for name in needed:
+        module = MODULES_OF.get(name, name)
+        assert re.search(rf"^ *(import|from) {module}\b", source, flags=re.M), name
 
 
 # -- names of tests --------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from scipy import sparse
 from skriemdp._containers import column_names
 from skriemdp._groups import find_ids, read_ids
 from skriemdp._quiet import quiet, read_numbers
+from skriemdp.datasets.home import data_home_of
 
 __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 
@@ -191,11 +191,7 @@ def load_movielens(*, size: str = "1m", data_home: str | Path | None = None) -> 
 
 
 def _movielens_place(folder: str, data_home: str | Path | None) -> Any:
-    if not (home := data_home or os.environ.get("SKRIEMDP_DATA")):
-        from sklearn.datasets import get_data_home  # loads half of scikit-learn
-
-        home = get_data_home()
-    home = Path(home)
+    home = data_home_of(data_home)
     candidates = [home / folder, home / f"{folder}.zip"]
     for candidate in candidates:
         if candidate.exists():

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from platformdirs import user_cache_dir
 from sklearn.utils import Bunch
+
+from skriemdp.datasets.home import data_home_of
 
 # Of the numbers, whatever files they came in: person by person, trial by trial.
 _DIGEST = "2424e85df5c366a789cbc9477f57c70400494be93e5a0759b091e760abd13662"
@@ -54,7 +55,8 @@ def fetch_eeg(
         the folders ``SMNI_CMI_TRAIN`` and ``SMNI_CMI_TEST``, as public copies of the data set have
         them.  Needed where the cache has no trials yet.
     data_home : path, optional
-        Folder of the cache; that of the user by default.
+        Folder of the cache; by default the environment variable ``SKRIEMDP_DATA``, else
+        scikit-learn's data home.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def fetch_eeg(
     ValueError
         Where the source holds other numbers than these, by their SHA-256 digest.
     """
-    folder = Path(data_home or user_cache_dir("skriemdp", appauthor=False))
+    folder = data_home_of(data_home)
     kept = folder / _FILE
     if not kept.exists():
         if source is None:

@@ -48,6 +48,8 @@ class CohortLoop:
 
     Notes
     -----
+    *Experimental*: nobody outside the project has reviewed the protocol yet.
+
     Who does not attend is not in the sum, and costs nothing.  Who attends and does not add makes
     the attempt void, which everybody else has paid for; the next one is a new release.  So any one
     client can cost all others as many charges as there are attempts, and cannot be found out.

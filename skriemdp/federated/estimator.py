@@ -101,10 +101,11 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Whom a client trusts.  "nobody", the default for records and people: each client adds all
         the noise that its own upload needs.  The others have nearly the error of the pooled
         records, with ``local="statistic"`` for `PrivateFrechetMean` and
-        `PrivateMinimumDistanceToMean`.  "cohort": clients add shares of one noise under masks that
-        cancel, and trust that at most `colluding` of them work with the server.  "aggregator", and
-        always for whole clients: clients trust the coordinator with their exact sums and with the
-        noise, which it adds once.
+        `PrivateMinimumDistanceToMean`.  "cohort" (experimental: nobody outside the project has
+        reviewed the protocol yet): clients add shares of one noise under masks that cancel, and
+        trust that at most `colluding` of them work with the server.  "aggregator", and always for
+        whole clients: clients trust the coordinator with their exact sums and with the noise,
+        which it adds once.
     colluding : int, default=1
         With ``trust="cohort"``, how many clients may work with the server.  At least 1: whoever
         took part can subtract the own noise from the result.
