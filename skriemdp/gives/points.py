@@ -66,7 +66,7 @@ class Squares(Give):
 
 def _chart(geometry: Any) -> Chart | None:
     """The chart of a geometry that has one."""
-    none = geometry.quick_distances or type(geometry).chart is Geometry.chart
+    none = geometry.quick_distances or geometry.chart(geometry.base_point[None]) is None
     return None if none else Chart(geometry)
 
 
@@ -110,7 +110,9 @@ class Length(Give):
 
     def __post_init__(self) -> None:
         geometry = self.inner.geometry
-        squared = geometry.quick_distances and type(geometry).squares is not Geometry.squares
+        squared = (
+            geometry.quick_distances and geometry.squares(geometry.base_point[None]) is not None
+        )
         object.__setattr__(self, "beside", Squares(geometry) if squared else None)
 
     def key(self) -> Hashable:
