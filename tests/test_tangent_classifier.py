@@ -133,6 +133,6 @@ def test_warnings_name_the_parameters_of_this_class():
     model = PrivateTangentClassifier(
         **KNOWN, center=4.0 * np.eye(3), radius=0.1, epsilon=10.0, random_state=0
     )
-    with pytest.warns(UserWarning, match="choose center and radius") as said:
+    with pytest.warns(UserWarning, match="choose radius") as said:
         model.fit(POINTS, LABELS)
     assert not any("feature_norm" in str(w.message) for w in said)
