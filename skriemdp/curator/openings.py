@@ -11,7 +11,7 @@ from typing import Any
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.releases import Batches, FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import SelectionEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent
@@ -94,9 +94,9 @@ class Gaussian:
         if self.run is not None and type(self.run) is not Sampled:
             raise TypeError(f"run must be a Sampled, got {type(self.run).__name__}.")
 
-    def budget(self) -> GaussianBudget:
+    def budget(self, planned: tuple[Release, ...] | None = None) -> GaussianBudget:
         """What its shares are shares of."""
-        return GaussianBudget(self.mu)
+        return GaussianBudget(self.mu, planned)
 
     def event(self, n: int) -> Event:
         """All of it, on n records."""
@@ -119,9 +119,9 @@ class Pure:
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
 
-    def budget(self) -> PureBudget:
+    def budget(self, planned: tuple[Release, ...] | None = None) -> PureBudget:
         """What its shares are shares of."""
-        return PureBudget(self.epsilon)
+        return PureBudget(self.epsilon, planned)
 
     def event(self, n: int) -> Event:
         """All of it."""

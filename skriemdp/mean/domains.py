@@ -27,7 +27,8 @@ from skriemdp.core.parameters import read_labels
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.points import logarithms_at, plan_point_search
+from skriemdp.gives.points import logarithms_at
+from skriemdp.location_scale.points import plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
 
 
