@@ -49,7 +49,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"(demo_|mission|reproductions|deployment|__init__)",
+    "ignore_pattern": r"(demo_|mission|moabb_people|reproductions|deployment|__init__)",
     "download_all_examples": False,
     "remove_config_comments": True,
     "abort_on_example_error": True,
