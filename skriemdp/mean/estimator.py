@@ -723,7 +723,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             warn_direction(known.found)
             meant = 1.0 - known.found.level
         outside = known.outside, known.outside_noise, meant
-        self.clipped_fraction_ = clipped_share(*outside, self.radius_, program.pure)
+        searchable = (
+            not program.pure
+            and self.noise in ("auto", "gaussian")
+            and (not program.secret_n or program.geometry.separate_rows)
+        )
+        cure = ball_cure(self.center, self.radius, searchable)
+        self.clipped_fraction_ = clipped_share(*outside, self.radius_, cure, program.pure)
         if searched:
             self._warn_only_the_center()
 
@@ -794,7 +800,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             chosen.target[1] > 0.0
             and self.mechanism not in OUTPUT
             and self.noise in ("auto", "gaussian")
-            and (not chosen.secret_n or geometry.separate_rows)
         )
         cure = ball_cure(self.center, self.radius, searchable)
         told = *noisy, 1.0 - kept, self.radius_, cure, chosen.pure
