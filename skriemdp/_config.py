@@ -19,8 +19,11 @@ _LIMITS = {
     "most_candidates": 10**4,
 }
 _OPTIONS = {"sign_charges": (False, True)}
+_LISTS = {"local_file_systems": ()}
 
-_process: dict[str, Any] = _LIMITS | {name: options[0] for name, options in _OPTIONS.items()}
+_process: dict[str, Any] = (
+    _LIMITS | {name: options[0] for name, options in _OPTIONS.items()} | _LISTS
+)
 _context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "settings of skriemdp", default=None
 )
@@ -71,6 +74,9 @@ def config_context(**settings: Any) -> Iterator[None]:
         Candidates of a `PrivateGridSearchCV`.
     sign_charges : bool, default=False
         Whether each charge notes the names of machine and user in the ledger.
+    local_file_systems : sequence of str, default=()
+        Types of file systems on which ledgers may lie, besides the usual ones of local disks: what
+        you vouch for.  One machine alone writes there, its locks hold, and synced writes last.
 
     Notes
     -----
@@ -95,6 +101,7 @@ def config_context(**settings: Any) -> Iterator[None]:
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    found = dict(settings)
     for name, value in settings.items():
         if name in _LIMITS:
             if not isinstance(value, numbers.Real) or isinstance(value, bool):
@@ -105,7 +112,12 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             if type(value) is not type(_OPTIONS[name][0]) or value not in _OPTIONS[name]:
                 listed = ", ".join(map(repr, _OPTIONS[name]))
                 raise ValueError(f"{name} must be one of {listed}.")
+        elif name in _LISTS:
+            several = isinstance(value, (list, tuple, set, frozenset))
+            if not several or not all(isinstance(one, str) for one in value):
+                raise TypeError(f"{name} must be a list of names, for instance ['virtiofs'].")
+            found[name] = tuple(value)
         else:
             listed = ", ".join(_process)
             raise TypeError(f"{name!r} is no setting of skriemdp; there are {listed}.")
-    return settings
+    return found

@@ -1,4 +1,4 @@
-"""Which process this is: one answer for everything that must not cross a fork.
+"""Which process this is, and what it does one at a time.
 
 A number alone does not tell: where numbers begin anew (containers, pid namespaces) a child may bear
 that of its parent.
@@ -7,6 +7,8 @@ that of its parent.
 from __future__ import annotations
 
 import os
+import threading
+from typing import Any
 
 _forks = 0
 
@@ -17,6 +19,33 @@ def this_process() -> tuple[int, int]:
     No process has the answer of one that it descends from, and so of one whose memory it holds.
     """
     return os.getpid(), _forks
+
+
+class Alone:
+    """A lock that no thread holds twice: its own is refused at once, others wait.
+
+    A signal handler, a finalizer or a callback that Python runs in the middle of something would
+    see it half done, or wait forever for what it interrupted.
+
+    Parameters
+    ----------
+    refusal : Exception
+        Raised there.
+    """
+
+    def __init__(self, refusal: Exception):
+        self._refusal, self._lock, self._held = refusal, threading.RLock(), False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._held:
+            self._lock.release()
+            raise type(self._refusal)(*self._refusal.args)
+        self._held = True
+
+    def __exit__(self, *_: Any) -> None:
+        self._held = False
+        self._lock.release()
 
 
 def _count() -> None:

@@ -551,7 +551,7 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
     os.unlink(tmp_path / "second")
     monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
     for use in (lambda: book.begin(task(), free), lambda: checkpoint.save(state)):
-        with pytest.raises(BudgetError, match="network file system"):
+        with pytest.raises(BudgetError, match="file system of type"):
             use()
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import re
 import signal
 import sqlite3
 import stat
@@ -26,6 +27,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from skriemdp import config_context
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.ledger import files
 from skriemdp.ledger import storage as ledger
@@ -715,10 +717,34 @@ def test_file_systems_are_recognised(path, kind):
     assert file_system(path, MOUNTS) == kind
 
 
-def test_network_file_systems_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
-    with pytest.raises(BudgetError, match="network file system"):
-        PrivacyAccountant(path=tmp_path / "a.ledger")
+# As kernels name them: shares, stores, what a host lends a virtual machine, and one of tomorrow.
+ELSEWHERE = (
+    "nfs nfs4 cifs smb3 smbfs 9p drvfs virtiofs vboxsf prl_fs vmhgfs fuse.vmhgfs-fuse fakeowner "
+    "fuse.grpcfuse fuse fuse.drive fuse.sshfs fuse.s3fs fuse.mount-s3 fuse.gcsfuse fuse.rclone "
+    "fuse.juicefs lustre ceph gpfs beegfs glusterfs ocfs2 gfs2 afs tomorrowfs"
+).split()
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_file_systems_that_are_not_known_to_be_local_are_refused(kind, tmp_path, monkeypatch):
+    """Unless somebody vouches for them, in the words of the refusal."""
+    monkeypatch.setattr(files, "file_system", lambda path: kind)
+    path = tmp_path / "a.ledger"
+    with pytest.raises(BudgetError, match=re.escape(f"type {kind!r}")) as refused:
+        PrivacyAccountant(path=path)
+    assert not path.exists()
+    (cure,) = re.findall(r"skriemdp\.set_config\((.*)\)", str(refused.value))
+    with config_context(**eval(f"dict({cure})")):
+        PrivacyAccountant(path=path).spend(SMALL)
+    with pytest.raises(BudgetError, match="file system of type"):
+        PrivacyAccountant(path=tmp_path / "b.ledger")
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "ntfs3", ""])
+def test_local_file_systems_are_taken(kind, tmp_path, monkeypatch):
+    """Also where the system does not say what a file lies on."""
+    monkeypatch.setattr(files, "file_system", lambda path: kind)
+    PrivacyAccountant(path=tmp_path / "a.ledger").spend(SMALL)
 
 
 class Holder(BaseEstimator):

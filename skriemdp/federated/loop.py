@@ -29,7 +29,7 @@ from skriemdp.federated.messages import (
     checked_updates,
 )
 from skriemdp.ledger.accountant import BudgetError
-from skriemdp.ledger.files import look, private_file, refuse_network, sync_folder
+from skriemdp.ledger.files import look, private_file, refuse_elsewhere, sync_folder
 
 if TYPE_CHECKING:
     from skriemdp.federated.agent import Agent
@@ -118,7 +118,7 @@ class Checkpoint:
     def save(self, state: dict) -> None:
         """Replace the stored state, atomically and durably."""
         path = os.path.realpath(self.path)
-        refuse_network(path)
+        refuse_elsewhere(path)
         plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state.items()}
         temporary = private_file(f"{path}.new", "checkpoint")
         with open(temporary, "w", encoding="utf-8") as file:

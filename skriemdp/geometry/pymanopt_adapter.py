@@ -21,7 +21,7 @@ from skriemdp.geometry._orthonormal import orthonormal_embedding
 from skriemdp.geometry.base import Embedding, Geometry
 
 _UNKNOWN = (-math.inf, math.inf)
-_GLOBAL_RNG = threading.Lock()
+_GLOBAL_RNG = threading.RLock()
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

@@ -158,7 +158,8 @@ def _default_accountant() -> PrivacyAccountant:
     global _default
     with LOCK:
         if _default is None:
-            _default = PrivacyAccountant()
+            made = PrivacyAccountant()
+            _default = _default or made  # of a signal handler, meanwhile
         return _default
 
 

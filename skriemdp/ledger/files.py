@@ -15,14 +15,16 @@ import stat
 import time
 from pathlib import Path
 
+from skriemdp._config import get_config
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 
-# Locks on these are often pretended, and synced writes may not be.
-NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs ncpfs afs lustre ceph gpfs glusterfs beegfs orangefs pvfs2 ocfs2 "
-    "gfs2 fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.rclone fuse.gcsfuse fuse.goofys "
-    "fuse.blobfuse fuse.blobfuse2 fuse.davfs davfs".split()
+# Of one machine, whose kernel keeps the locks and syncs what is written.  Elsewhere (networks,
+# folders of a virtual machine's host, stores behind FUSE) locks are often pretended.
+LOCAL_FILE_SYSTEMS = frozenset(
+    "ext2 ext3 ext4 xfs btrfs zfs f2fs bcachefs jfs nilfs2 reiserfs ubifs jffs2 tmpfs ramfs rootfs "
+    "overlay aufs ecryptfs vfat exfat ntfs ntfs3 fuseblk hfs hfsplus apfs ufs udf iso9660 squashfs "
+    "erofs fuse.fuse-overlayfs".split()
 )
 
 
@@ -43,7 +45,7 @@ def look(path: str, what: str = "ledger") -> os.stat_result:
 def private_file(path: str, what: str) -> str:
     """The real path of a local file that only its owner may read, made if it is not there."""
     path = os.path.realpath(os.fsdecode(path))
-    refuse_network(path)
+    refuse_elsewhere(path)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         look(path, what)
@@ -52,17 +54,24 @@ def private_file(path: str, what: str) -> str:
     return path
 
 
-def refuse_network(path: str) -> None:
-    """BudgetError where the file system of `path` is known to be one of a network."""
-    if (kind := file_system(path)) in NETWORK_FILE_SYSTEMS:
+def refuse_elsewhere(path: str) -> None:
+    """BudgetError where the file system of `path` is not known to be one of this machine alone."""
+    kind = file_system(path)
+    if kind and kind not in LOCAL_FILE_SYSTEMS.union(get_config()["local_file_systems"]):
         raise BudgetError(
-            f"{path!r} lies on a network file system ({kind}), where concurrent charges can be "
-            "lost; put the ledger on a local disk (for ledgers without a path: set TMPDIR)."
+            f"{path!r} lies on a file system of type {kind!r}, of a network or of a host perhaps, "
+            "where concurrent charges can be lost; put the ledger on a local disk (for ledgers "
+            "without a path: set TMPDIR). If you know that one machine alone writes it, that its "
+            "locks hold and that synced writes last, say "
+            f"skriemdp.set_config(local_file_systems=[{kind!r}])."
         )
 
 
 def file_system(path: str, mounts: str | None = None) -> str:
-    """Type of the file system of `path` as the kernel names it; ``""`` where it does not say."""
+    """Type of the file system of `path` as the kernel names it; ``""`` where it does not say.
+
+    Linux says it, and of Windows the names of shares do.
+    """
     if os.path.splitdrive(path)[0].startswith("\\\\"):
         return "smbfs"
     if mounts is None:

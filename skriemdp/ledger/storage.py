@@ -28,7 +28,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skriemdp._process import this_process
+from skriemdp._process import Alone, this_process
 from skriemdp.ledger import chain, files
 from skriemdp.ledger.chain import Amounts, Book, Broken, Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
@@ -43,6 +43,13 @@ PAGE = 10_000  # entries read in one transaction, so that readers never hold up 
 
 # Of this process, for ledgers and open blocks.
 LOCK = threading.RLock()
+_TRANSACTION = Alone(
+    BudgetError(
+        "a ledger was asked for something while this thread was in the middle of a charge: in a "
+        "signal handler, a finalizer or a trace. Let the handler set a flag, and fit when the "
+        "interrupted fit has ended. Nothing was released."
+    )
+)
 # By the ledger's key: the newest entry that this process has seen, and where the file was.
 _marks: dict[str, Head] = {}
 _places: dict[str, str] = {}
@@ -72,7 +79,7 @@ class Ledger:
         `first` are name, filter, zero cost and unit of its first data set.
         """
         path = _real(path)
-        files.refuse_network(path)
+        files.refuse_elsewhere(path)
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             raise BudgetError(f"the folder of the ledger {path!r} does not exist; create it first.")
@@ -111,7 +118,7 @@ class Ledger:
     def temporary(cls, first: tuple) -> Ledger:
         """Make a ledger in this process's private folder (mode 0700), removed when it exits."""
         key = secrets.token_hex(16)
-        with LOCK, explained(path := os.path.join(private_folder(), f"{key}.ledger")):
+        with LOCK, _TRANSACTION, explained(path := os.path.join(private_folder(), f"{key}.ledger")):
             _keep(_made(path, "PERSIST", key, "", first))
         return cls(path, key)
 
@@ -119,7 +126,7 @@ class Ledger:
     def reading(self, begin: str = "BEGIN") -> Iterator[Book]:
         """One state of the file, as of one moment, checked to be no older than what was seen."""
         global _kept
-        with LOCK, explained(self.path), contextlib.ExitStack() as undone:
+        with LOCK, _TRANSACTION, explained(self.path), contextlib.ExitStack() as undone:
             state = _file(self.path)
             if _kept is not None and _kept[1] == state:
                 book, _kept = _kept[0], None
@@ -272,9 +279,9 @@ def _keep(book: Book) -> None:
 def close() -> None:
     """Close the connection that is kept."""
     global _kept
-    if _kept is not None:
-        _kept[0].db.close()
-        _kept = None
+    kept, _kept = _kept, None  # nobody finds a closed one
+    if kept is not None:
+        kept[0].db.close()
 
 
 @contextlib.contextmanager
@@ -283,7 +290,7 @@ def looking(path: str) -> Iterator[Book]:
 
     For reports: the file may lie where nobody may write, and nothing is remembered of it.
     """
-    with LOCK, explained(path):
+    with LOCK, _TRANSACTION, explained(path):
         _file(path)
         with contextlib.closing(open_file(path, "ro")) as db:
             db.executescript("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF")
@@ -306,7 +313,7 @@ def _recognise(book: Book, state: tuple) -> None:
     """
     path, new = book.path, state[:3] not in _looked_through
     if new:
-        files.refuse_network(path)
+        files.refuse_elsewhere(path)
         with contextlib.suppress(OSError):  # there is none, or it belongs to somebody else
             # Whoever may read the ledger may see in its journal that no charge is unfinished.
             os.chmod(f"{path}-journal", stat.S_IMODE(os.stat(path).st_mode))
@@ -481,7 +488,7 @@ def private_folder() -> str:
     """A folder of this process alone (mode 0700), removed when it ends."""
     global _folder
     if _folder is None or _folder[0] != this_process() or not os.path.isdir(_folder[1]):
-        files.refuse_network(os.path.realpath(tempfile.gettempdir()))
+        files.refuse_elsewhere(os.path.realpath(tempfile.gettempdir()))
         _folder = this_process(), os.path.realpath(tempfile.mkdtemp(prefix="skriemdp-"))
         # Not atexit: it runs before child processes are joined, and never in children of
         # multiprocessing.  A finalizer of negative priority runs in both, after the joining.

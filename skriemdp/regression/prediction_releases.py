@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp._dataclasses import dataclass
-from skriemdp._process import this_process
+from skriemdp._process import Alone, this_process
 from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
@@ -194,7 +193,8 @@ class QueryServer:
         self.release, self.n_queries = release, n_queries
         self._answers: dict[Any, Any] = {}
         streams = streams.repeatable("queries")
-        self._private = (weights, labels, streams, threading.Lock(), this_process())
+        alone = Alone(RuntimeError("an answer was asked for in the middle of another one."))
+        self._private = (weights, labels, streams, alone, this_process())
 
     @property
     def n_answered(self) -> int:
@@ -216,8 +216,8 @@ class QueryServer:
         if not self.can_answer:
             known = all(key in self._answers for key in keys)
             return np.stack([self._answers[key] for key in keys]) if known else None
-        weights, labels, streams, lock, _ = self._private
-        with lock:
+        weights, labels, streams, alone, _ = self._private
+        with alone:
             new = dict(zip(keys, queries, strict=True))
             new = {key: row for key, row in new.items() if key not in self._answers}
             if len(new) + self.n_answered > self.n_queries:
