@@ -1,6 +1,7 @@
 """Dataclasses without compiled methods behave as the standard ones do."""
 
 import dataclasses
+import importlib.util
 import inspect
 import pickle
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.counts import GaussianCount
 
-PACKAGE = Path(__file__).parents[1] / "skriemdp"
+PACKAGE = Path(importlib.util.find_spec("skriemdp").origin).parent
 
 
 def made(decorator, **settings):

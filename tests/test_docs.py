@@ -24,6 +24,7 @@ import pytest
 import skriemdp
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(skriemdp.__file__).parent  # beside the tests, or installed
 PAGES = sorted(
     [
         *(p for p in ROOT.glob("*.md")),
@@ -127,7 +128,7 @@ FRAGMENT = re.compile(r"(Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|
 
 def test_docstrings_begin_with_no_fragment():
     found = []
-    for path in sorted((ROOT / "skriemdp").rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
                 text = ast.get_docstring(node) or ""
@@ -151,6 +152,8 @@ def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch, request):
     namespace = {}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("error")
+        if "file-trials" in page:  # MNE's own calls of pandas
+            warnings.simplefilter("ignore", DeprecationWarning)
         for block in blocks:  # later blocks go on where the earlier ones stopped
             exec(compile(block, page, "exec"), namespace)
     if "file-" in page:
@@ -443,7 +446,7 @@ CHOSEN = re.compile(r"(benchmarks/\w+\.py)((?: --[\w-]+(?: [\w-]+)?| [a-z]+(?=[,
 
 def test_comments_name_benchmarks_and_options_that_exist():
     named = set()
-    for path in (ROOT / "skriemdp").rglob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         source = re.sub(r"\n *# ?", " ", path.read_text(encoding="utf-8"))
         named |= set(CHOSEN.findall(source))
     assert len(named) > 20
@@ -552,7 +555,10 @@ def test_broken_links_of_the_built_site_are_found(tmp_path):
 def test_a_package_index_gets_absolute_links():
     absolute = runpy.run_path(str(ROOT / "tools" / "absolute_links.py"))["absolute"]
     address = "https://host.example/x/blob/v1"
-    text = absolute((ROOT / "README.md").read_text(encoding="utf-8"), address)
+    given = (ROOT / "README.md").read_text(encoding="utf-8")
+    if "](docs/landing.svg)" not in given:
+        pytest.skip("this is the source archive of a release, whose links are absolute")
+    text = absolute(given, address)
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert len(links) > 20 and all(link.startswith(("https://", "#")) for link in links)
     for link in links:

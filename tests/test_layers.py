@@ -1,6 +1,7 @@
 """Dependencies point one way, importing stays cheap, and tests are named after what they hold."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "skriemdp"
+PACKAGE = Path(importlib.util.find_spec("skriemdp").origin).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
@@ -140,7 +141,7 @@ def _imported_at_once(tree):
 
 def test_what_is_imported_is_a_dependency():
     """A bare installation imports: nothing is needed that it does not bring along."""
-    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     needed = [re.split("[>=<]", name)[0] for name in tomllib.loads(text)["project"]["dependencies"]]
     known = {MODULES_OF.get(name, name) for name in needed} | {"skriemdp"}
     known |= sys.stdlib_module_names
@@ -152,7 +153,7 @@ def test_what_is_imported_is_a_dependency():
 
 
 def test_every_dependency_is_imported():
-    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     needed = [re.split("[>=<]", name)[0] for name in tomllib.loads(text)["project"]["dependencies"]]
     source = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
     for name in needed:

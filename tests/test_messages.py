@@ -1,5 +1,6 @@
 """Errors that show no record, limits before the charge, and the settings that move them."""
 
+import importlib.util
 import inspect
 import re
 import threading
@@ -137,7 +138,7 @@ def test_an_odd_entry_is_not_quoted(entry, words, counting):
 
 def test_no_message_recommends_to_leave_records_out():
     advice = re.compile(r"(?i)leave such (rows|records) out, or|remove (what is|missing|or impute)")
-    for path in (Path(__file__).parents[1] / "skriemdp").rglob("*.py"):
+    for path in Path(importlib.util.find_spec("skriemdp").origin).parent.rglob("*.py"):
         assert not advice.search(re.sub(r'"\s*f?"', "", path.read_text())), path
 
 

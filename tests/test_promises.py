@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "skriemdp"
+PACKAGE = Path(importlib.util.find_spec("skriemdp").origin).parent
 SOURCES = {
     path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))
 }
