@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags
 
 from skriemdp._groups import read_groups
 from skriemdp._quiet import read_array
 from skriemdp._validation import check_option
-from skriemdp.core.manifold_input import CHECKS, checked_points
+from skriemdp.core.manifold_input import CHECKS
 from skriemdp.preprocessing import AsksForRows, PerGroup, Recenter
 
 __all__ = ["SubjectDecoder"]
@@ -110,7 +110,6 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
                 "leaves nothing to learn: evaluate across people, with CrossSubjectEvaluation."
             )
         transformer, target = self._transformer(), None
-        self._check_points(X, self.estimator)
         if X_target_unlabeled is not None and transformer is not None:
             target = clone(transformer).fit(X_target_unlabeled)
         model: Any = clone(self.estimator)
@@ -126,11 +125,6 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
         check_option(("recenter",), transformer=self.transformer)
         return Recenter(getattr(self.estimator, "manifold", "spd"))
 
-    def _check_points(self, X: Any, estimator: Any) -> None:
-        """Refuse what lies on no manifold, as `estimator` alone would, before trials are moved."""
-        if get_tags(estimator).input_tags.three_d_array and hasattr(estimator, "manifold"):
-            checked_points(read_array(X, "X", **CHECKS), estimator.manifold)
-
     @property
     def _answering(self) -> Any:
         return getattr(self, "estimator_", self.estimator)
@@ -142,7 +136,6 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
             return model, X, {}
         if self.target_ is not None:
             return model.estimator_, self.target_.transform(X), {}
-        self._check_points(X, self.estimator)
         X = read_array(X, "X", **CHECKS)
         if len(X) == 1 and type(model.transformer) is Recenter:
             raise ValueError(

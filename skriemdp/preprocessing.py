@@ -416,6 +416,9 @@ class PerGroup(AsksForRows):
                 "groups=np.zeros(len(X))."
             )
         X = _table(X)
+        if type(self.transformer) is Recenter:
+            # As an estimator alone would: whoever has no point would be filled in, silently.
+            checked_points(X, self.transformer.manifold)
         owned = read_groups(groups, len(X), least=1)
         check_per_sample(self.transformer.fit_transform, owned.count, (X,), "transformer")
         filler = self._tried(X.shape[1:])

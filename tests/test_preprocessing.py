@@ -284,6 +284,23 @@ def test_a_score_by_name_predicts_without_groups_and_warns():
             cross_validate(clone(MODEL), X, Y, scoring="accuracy", **given)
 
 
+@pytest.mark.parametrize("spoiled", ["all", "one"])
+def test_matrices_below_full_rank_are_refused_and_the_cure_works(spoiled, recording_accountant):
+    """As after an average reference: not filled in silently, and nothing is spent."""
+    reference = np.eye(X.shape[1]) - 1.0 / X.shape[1]
+    singular = X.copy()
+    of = slice(None) if spoiled == "all" else slice(0, 1)
+    singular[of] = reference @ X[of] @ reference
+    model = clone(MODEL).set_params(estimator__accountant=recording_accountant)
+    with pytest.raises(ValueError, match="average reference.*shrink each by itself"):
+        model.fit(singular, Y, groups=PEOPLE)
+    assert recording_accountant.spends == []
+    shrunk = 0.99 * singular + 0.01 * np.eye(X.shape[1])
+    model.fit(shrunk, Y, groups=PEOPLE)
+    with pytest.raises(ValueError, match="average reference"):
+        model.predict(singular, groups=PEOPLE)
+
+
 def test_rows_of_one_person_need_no_groups():
     model = clone(MODEL).fit(X, Y, groups=PEOPLE)
     own = X[PEOPLE == PEOPLE[0]]
