@@ -237,7 +237,7 @@ def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
 def test_a_fit_says_beforehand_that_noise_is_of_the_size_of_the_ball(settings, recwarn):
     rng = np.random.default_rng(0)
     model = PrivateMinimumDistanceToMean(classes=range(4), epsilon=1.0, **settings)
-    for n, said in ((50, True), (4000, False)):
+    for n, said in ((15, True), (4000, False)):
         recwarn.clear()
         model.fit(rng.normal(size=(n, 3)), rng.integers(4, size=n))
         assert any("times the radius" in str(w.message) for w in recwarn) == said
