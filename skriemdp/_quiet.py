@@ -78,6 +78,11 @@ def about_public_input() -> Iterator[None]:
         raise
 
 
+def is_users_own(error: BaseException) -> bool:
+    """Whether a user defined this type of error, to raise it deliberately."""
+    return type(error).__module__.split(".")[0] not in _LIBRARIES
+
+
 def _alone(error: E) -> E:
     """`error` without the errors before it, which may quote records."""
     error.__cause__ = error.__context__ = None
@@ -388,8 +393,7 @@ class Charged:
         failure, self._failure = self._failure, None
         if failure is None:
             return
-        # A user who defined a type of error raises it deliberately.
-        users_own = type(failure).__module__.split(".")[0] not in _LIBRARIES
+        users_own = is_users_own(failure)
         if not (_may_pass(failure) or users_own):
             failure = _same_type(
                 failure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 from collections.abc import Iterable
@@ -100,6 +101,24 @@ def check_count(*, minimum: int = 1, **values: Any) -> None:
         # Larger counts fit into no array index.
         if int(value) > 2**62:
             raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
+
+
+def check_function(name: str, value: Any, *arguments: str) -> None:
+    """Raise unless `value` is a function that can be called with these arguments.
+
+    A class is none, nor a built-in function that does not say what it takes: one that was passed by
+    mistake would fail after a charge.
+    """
+    try:
+        takes = callable(value) and not isinstance(value, type)
+        inspect.signature(value).bind(*arguments) if takes else None
+    except (TypeError, ValueError):
+        takes = False
+    if not takes:
+        raise TypeError(
+            f"{name} must be a function ({', '.join(arguments)}), got {shown(value)}; pass "
+            f"lambda {', '.join(arguments)}: ..., or leave it out."
+        )
 
 
 def _equal(value: Any, option: Any) -> bool:

@@ -1,5 +1,7 @@
 """PrivateMinimumDistanceToMean: one joint release for all classes, and a useful classifier."""
 
+import re
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -7,13 +9,14 @@ import pytest
 
 from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
-from skriemdp.datasets import digits_covariances
+from skriemdp.datasets import digits_covariances, make_people
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
 from skriemdp.mean.class_releases import ClassRule, Vote, drawn_together
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.units import Units
+from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
 
 CENTER = np.diag([9 / 84, 9 / 84, 1 / 12, 1 / 48, 1 / 48]) + 1e-3 * np.eye(5)
@@ -234,7 +237,7 @@ def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
 def test_a_fit_says_beforehand_that_noise_is_of_the_size_of_the_ball(settings, recwarn):
     rng = np.random.default_rng(0)
     model = PrivateMinimumDistanceToMean(classes=range(4), epsilon=1.0, **settings)
-    for n, said in ((50, True), (4000, False)):
+    for n, said in ((15, True), (4000, False)):
         recwarn.clear()
         model.fit(rng.normal(size=(n, 3)), rng.integers(4, size=n))
         assert any("times the radius" in str(w.message) for w in recwarn) == said
@@ -243,3 +246,41 @@ def test_a_fit_says_beforehand_that_noise_is_of_the_size_of_the_ball(settings, r
 def test_shares_of_classes_that_noise_leaves_empty_are_equal():
     rule = ClassRule(Euclidean(2), np.zeros(2), np.zeros((4, 2)), None, np.zeros(4))
     assert rule.shares().tolist() == [0.25] * 4
+
+
+def told_of_noise(fit):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        fit()
+    return any(
+        re.search("hardly more records right|differ by no more than", str(warning.message))
+        for warning in seen
+    )
+
+
+@pytest.mark.parametrize("radius", ["private", 4.0])
+@pytest.mark.parametrize(("n", "gap"), [(300, 3.0), (2000, 1.0), (2000, 0.0), (300, 0.0)])
+def test_a_fit_says_that_it_found_noise_when_it_did_and_only_then(n, gap, radius):
+    # Of equal means one fit in 200 says nothing; six or more of 12: chance below 1e-10.
+    rng, told = np.random.default_rng(n), 0
+    for _ in range(12):
+        y = rng.integers(0, 2, n)
+        X = rng.normal(size=(n, 3))
+        X[:, 0] += gap * y
+        model = PrivateMinimumDistanceToMean(classes=[0, 1], radius=radius)
+        told += told_of_noise(lambda model=model, X=X, y=y: model.fit(X, y))
+    assert told > 6 if gap == 0.0 else told < 6
+
+
+@pytest.mark.parametrize(("chance", "people"), [(False, 200), (True, 200), (True, 40)])
+def test_people_are_told_of_noise_when_labels_mean_nothing(chance, people):
+    told = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y, person = make_people(people, 10, 3, rng=rng)
+        y = rng.permutation(y) if chance else y
+        ball = {"center": np.eye(3), "radius": 0.7}
+        decoder = PrivateMinimumDistanceToMean("spd", classes=[0, 1], epsilon=2.0, **ball)
+        model = PerGroup(Recenter("spd"), decoder)
+        told += told_of_noise(lambda model=model, of=(X, y, person): model.fit(*of))
+    assert told >= 3 if chance else told <= 1

@@ -118,7 +118,7 @@ def test_numbers_of_rows_reach_neither_plan_nor_words(name):
         assert "n" not in spent.public
         words = [str(w.message) for w in caught]
         # Of released numbers.
-        released = ("private estimate", "released eigen", "never stood out of their noise")
+        released = ("private estimate", "released eigen", "never stood out", "released class means")
         words = [w for w in words if not any(part in w for part in released)]
         settings = re.sub(" at 0x[0-9a-f]+", "", repr(made.settings))
         if name == "class means found":  # which holds a function

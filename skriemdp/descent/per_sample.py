@@ -16,7 +16,7 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import about_public_input
 from skriemdp._random import public_generator
-from skriemdp._validation import check_option
+from skriemdp._validation import check_option, shown
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.separate_rows import (
@@ -401,8 +401,8 @@ def make_gradient(
 
 
 def _check_callable(function: Any, name: str) -> None:
-    if not callable(function):
-        raise TypeError(f"{name} must be a function (point, x, y), got {type(function).__name__}.")
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"{name} must be a function (point, x, y), got {shown(function)}.")
     if any(cls.__module__.startswith("pymanopt.") for cls in type(function).__mro__):
         raise TypeError(
             f"{name} is a pymanopt cost of the point alone, which already sums over the records; "

@@ -16,8 +16,9 @@ from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._containers import plain
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp._quiet import quietly, read_array, read_records
-from skriemdp._validation import check_option, check_scale
+from skriemdp._quiet import is_users_own, quietly, read_array, read_records
+from skriemdp._validation import check_function, check_option, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
@@ -59,6 +60,30 @@ class _Settings:
     start: np.ndarray
     noise_scale: float
     clip: ClipNorm | None
+
+
+def _followed(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """`callback` that costs no release: one that fails is not called again."""
+    if callback is None:
+        return None
+    failed = False
+
+    def follow(step: int, point: np.ndarray) -> None:
+        nonlocal failed
+        if failed:
+            return
+        try:
+            callback(step, point)
+        except Exception as error:
+            if is_users_own(error):
+                raise
+            failed = True
+            warn_user(
+                f"callback raised {type(error).__name__} and was not called again; the fit went "
+                "on. Its arguments are a number and a point."
+            )
+
+    return follow
 
 
 def _has_cost(estimator: PrivateRiemannianERM) -> bool:
@@ -121,8 +146,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         the anchor, where they need no shortening if every record's cost is so smooth; to
         `clip_norm` without it.
     callback : callable, optional
-        ``callback(step, point)`` after each step, with a copy of the released iterate.  A private
-        search leaves it out: nobody may follow a run that loses.
+        ``callback(step, point)`` after each step, with a copy of the released iterate.  One that
+        fails is not called again, and the fit goes on; to end a fit raise an exception of a class
+        of your own.  A private search leaves it out: nobody may follow a run that loses.
     epsilon : float, default=1.0
     delta : float, default=1e-5
         Privacy of the whole fit.
@@ -381,8 +407,8 @@ class PrivateRiemannianERM(PrivateEstimator):
             check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
         check_option(tuple(SAMPLINGS), sampling=self.sampling)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError("callback must be a function (step, point) or None.")
+        if self.callback is not None:
+            check_function("callback", self.callback, "step", "point")
         if self.delta == 0:
             raise ValueError(
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
@@ -471,7 +497,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             clip, fraction = settings.clip.release(norms, budget, streams)
             self.clip_norm_, self.clipped_fraction_ = clip, fraction
             solver, noise_scale = dataclasses.replace(solver, clip_norm=clip), noise_scale * clip
-        point = solver.solve(problem, settings.start, streams("descent"), self.callback)
+        point = solver.solve(problem, settings.start, streams("descent"), _followed(self.callback))
         self.geometry_ = problem.geometry
         self.noise_scale_ = float(noise_scale)
         self.point_ = np.asarray(point)

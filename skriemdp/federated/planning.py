@@ -35,6 +35,9 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
+# Processes beyond the processors of any machine fail, and would do so after the charge.
+_MOST_JOBS = 1024
+
 
 def check_settings(run: Any) -> None:
     """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""
@@ -65,6 +68,11 @@ def check_settings(run: Any) -> None:
         check_count(clients_per_person=run.clients_per_person)
     if run.n_jobs is not None and run.n_jobs != -1:
         check_count(n_jobs=run.n_jobs)
+        if run.n_jobs > _MOST_JOBS:
+            raise ValueError(
+                f"n_jobs must be at most {_MOST_JOBS}, got {shown(run.n_jobs)}; pass -1 for one "
+                "per processor."
+            )
     if run.clip_norm is not None:
         check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:

@@ -238,9 +238,9 @@ def warn_unsettled(radius: float, noise: float, dim: int, shrinks: bool) -> None
     """
     if shrinks and radius < _HIDDEN * noise * math.sqrt(chdtri(dim, 0.05)):
         warn_user(
-            "the data lie far from where their search began, beside their spread: it ended with a "
-            f"radius of {radius:.3g} that its own noise explains. Their spread may be much less, "
-            "and the result off by more than that. Pass a public center= near the data, or "
+            f"a search ended with a radius of {radius:.3g} (a private estimate) that its own noise "
+            "explains: the data lie far from where it began, beside their spread, or are few. The "
+            "result may be off by more than their spread. Pass a public center= near the data, or "
             "subtract one from the rows, or use more records or a larger epsilon."
         )
 
@@ -249,14 +249,15 @@ def warn_beyond(q: float, grid: np.ndarray, limit: float = math.inf) -> None:
     """Warn where a released radius is the widest or the narrowest of the public `grid`."""
     if q >= grid[-1] and math.isinf(limit):
         warn_user(
-            f"a radius of more than {grid[-1]:.3g} was needed, the widest that a search knows, so "
-            "where the data are was not found; divide them by a public number of their size."
+            f"a radius above {grid[-1]:.3g} was needed (a private estimate), the widest that a "
+            "search knows, so where the data are was not found; divide them by a public number of "
+            "their size."
         )
     elif q <= grid[0]:
         warn_user(
-            f"a radius of less than {grid[0]:.3g} was needed, the narrowest that a search knows: "
-            "unless the data are all equal, the noise may be wider than their spread. Multiply "
-            "them by a public number, or pass a public center and radius."
+            f"a radius below {grid[0]:.3g} was needed (a private estimate), the narrowest that a "
+            "search knows: unless the data are all equal, the noise may be wider than their "
+            "spread. Multiply them by a public number, or pass a public center and radius."
         )
 
 

@@ -244,13 +244,17 @@ class ClassSums:
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
         sizes = np.maximum(counts, 1.0)
         noise = math.sqrt(n_tables) * self.sum_sigma / sizes
-        means = drawn_together(sums / sizes[:, None], noise, sizes)
+        raw = sums / sizes[:, None]
+        # A class of m records in the ball is off by chance by about this much, besides the noise.
+        apart = _apart(raw, noise**2 + self.radius**2 / (dim * sizes))
+        means = drawn_together(raw, noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
         if self.fit.shape is not None:
             means = self.fit.shape.leave(means)
         points = np.asarray(self.fit.geometry.exp_coordinates(self.center, means))
-        rule = ClassRule(self.fit.geometry, self.center, points, means, np.maximum(counts, 0.0))
+        counts = np.maximum(counts, 0.0)
+        rule = ClassRule(self.fit.geometry, self.center, points, means, counts, apart)
         return float(noisy[0]), rule
 
     def noise_scale(self, n: int, n_tables: float = 1) -> float:
@@ -268,6 +272,17 @@ class ClassSums:
         return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
 
 
+def _apart(means: np.ndarray, variances: np.ndarray) -> float:
+    """How far the chi-squared statistic of the differences of `means` stands out."""
+    freedom = (len(means) - 1) * means.shape[1]
+    if not freedom:
+        return math.inf
+    weights = 1.0 / variances
+    middle = weights @ means / weights.sum()
+    statistic = float(weights @ ((means - middle) ** 2).sum(axis=1))
+    return (statistic - freedom) / math.sqrt(2.0 * freedom)
+
+
 @dataclass(frozen=True, eq=False)
 class ClassRule:
     """Released class means, and the labels that they give to points.
@@ -280,6 +295,9 @@ class ClassRule:
     tangents : ndarray of shape (n_classes, dim) or None
         Normal coordinates of `means` at `center`; None where they were released otherwise.
     counts : ndarray of shape (n_classes,)
+    apart : float, default=inf
+        By how many standard deviations of that sum the squared differences of the released means
+        add up to more than noise alone would make of equal ones.
     """
 
     geometry: Geometry
@@ -287,6 +305,7 @@ class ClassRule:
     means: np.ndarray
     tangents: np.ndarray | None
     counts: np.ndarray
+    apart: float = math.inf
 
     def squares(self, points: np.ndarray, way: str) -> np.ndarray:
         """Squared distances to the class means, ``(n, n_classes)``."""

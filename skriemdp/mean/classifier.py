@@ -433,6 +433,8 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             self.decision_ = decision.way
             if not decision.tells:
                 _warn_undecided(decision.way)
+            else:  # of records whose own labels drew the means to them
+                _warn_together(self._rule)
 
     def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
         """Means with their second moments."""
@@ -503,6 +505,24 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         cure = ball_cure(self.center, self.radius, searchable)
         told = outside / n, sigma, 1.0 - kept, self.radius_, cure
         self.clipped_fraction_ = clipped_share(*told, statistic.fit.pure)
+        if not statistic.fit.vote.ways:
+            _warn_together(self._rule)
+
+
+# Of equal means one in 200 stands out so far.
+_APART = 3.0
+# Up to here labels can be right, and the released means tell.
+_HOPELESS = 2.0
+
+
+def _warn_together(rule: ClassRule) -> None:
+    """Warn, from released means, when nothing tells them from equal ones."""
+    if rule.apart < _APART:
+        warn_user(
+            "the released class means differ by no more than their noise may explain, so nothing "
+            "here tells whether predict is right more often than one label for all rows would be. "
+            "If the classes differ, use more records or a larger epsilon."
+        )
 
 
 def _warn_undecided(way: str) -> None:
@@ -514,7 +534,7 @@ def _warn_undecided(way: str) -> None:
     )
     warn_user(
         "class means label hardly more records right than the name of the largest class does (a "
-        f"private estimate), {what}. Use more records, a larger epsilon or fewer classes."
+        f"private estimate), {what}. If the classes differ, use more records or a larger epsilon."
     )
 
 
@@ -525,7 +545,7 @@ def _warn_little_information(fit: ClassReleases, n: int) -> None:
     rest = fit.total * (fit.left if fit.pure else math.sqrt(fit.left))
     sigma = 2.0 * (math.sqrt(dim + 3.0) if fit.pure else 1.0) / rest
     noise = sigma * math.sqrt(dim) * (math.sqrt(n_classes) if grouped else n_classes) / n
-    if noise > 0.5:
+    if noise > _HOPELESS:
         said = "" if fit.pure else f", n mu = {n * rest:.3g} for the means"
         warn_user(
             f"with n={n} {'people' if grouped else 'records'}{said}, in {n_classes} classes and "

@@ -261,9 +261,10 @@ class BoundsSearch:
         norm = search._norm(asked._replace(rows=pairs), center, _WIDE, _PAIR_NORM_SHARE)
         if error > norm**2:
             warn_user(
-                f"mean_ is off by about {math.sqrt(error):.3g}, more than the spread of the data, "
-                f"which lie within about {norm:.3g} of their mean; the components do not depend on "
-                "it. For mean_, transform and reconstructions pass a public center= near the data."
+                f"mean_ is off by about {math.sqrt(error):.3g} (a private estimate), more than the "
+                f"spread of the data, which lie within about {norm:.3g} of their mean; the "
+                "components do not depend on it. For mean_ and transform pass a public center= "
+                "near the data."
             )
         return Bounds(pairs, center, norm, mean)
 

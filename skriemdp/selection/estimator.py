@@ -21,7 +21,14 @@ from skriemdp._random import (
     data_digest,
     public_generator,
 )
-from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
+from skriemdp._validation import (
+    check_fraction,
+    check_function,
+    check_option,
+    check_positive,
+    check_scale,
+    shown,
+)
 from skriemdp._warnings import unwarned
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
@@ -233,6 +240,8 @@ class PrivateGridSearchCV(AsksForRows):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
+        else:
+            check_function("loss", self.loss, "model", "X", "y")
         candidates = candidates_of(
             self.param_grid,
             lambda count: check_limit("most_candidates", **{"len(param_grid)": count}),
@@ -357,6 +366,11 @@ class PrivateGridSearchCV(AsksForRows):
             raise TypeError(
                 f"Sparse data X is not supported with loss={loss!r}, which compares predictions "
                 "with its rows; pass X.toarray(), or a function as loss."
+            )
+        if loss == "zero_one" and not (supervised and np.ndim(y) == 1):
+            raise ValueError(
+                "loss='zero_one' compares labels, one for each record, with what a classifier "
+                "predicts; pass loss='squared_error', or a function."
             )
         if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
             return
