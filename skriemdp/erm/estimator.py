@@ -19,7 +19,7 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.manifold_input import check_membership, descent_domain, read_points
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -333,7 +333,9 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _validate(self, X: Any, y: Any = None) -> Data:
         if is_dask(X):
             return self._validate_dask(X, y)
-        X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
+        X = read_points(
+            self, X, manifold=self.manifold if self._is_mean else None, ensure_min_samples=2
+        )
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)

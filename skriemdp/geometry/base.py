@@ -156,6 +156,10 @@ class Geometry(abc.ABC):
     # Whether logarithms of arrays that are no points are numbers, or NaN in their own rows alone,
     # and never an error; then nobody needs to look at the arrays first.
     total_logarithms: ClassVar[bool] = False
+    # What points are, by the name of the table of foreign forms (_foreign.py); "" for none.
+    form: ClassVar[str] = ""
+    # One turn, where points are angles: numbers further from zero may be in another unit.
+    turn: float = math.inf
     # What to do about arrays that are no points, as the end of a sentence.
     remedy: ClassVar[str] = "check their layout, or map them to the manifold first."
     # The metric's name in pyRiemann, for matrices that it knows.

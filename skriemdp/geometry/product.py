@@ -44,6 +44,12 @@ class Product(Geometry):
     5.0
     """
 
+    form = "product"
+    remedy = (
+        "look at each part: manifold.split(X) gives them, and manifold.join(*parts) puts them "
+        "side by side again."
+    )
+
     factors: tuple[Geometry, ...]
 
     def __init__(self, *factors: Geometry) -> None:

@@ -27,6 +27,7 @@ from skriemdp.core.manifold_input import (
     geometry_of,
     public_ball,
     public_point,
+    refuse_foreign,
 )
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
@@ -122,6 +123,7 @@ def frechet_mean(
     """
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
+    refuse_foreign(manifold, X)
     X = read_numbers(X, "X", ensure_2d=True, ensure_min_samples=1)
     geometry, points = checked_points(X, manifold)
     point = geometry.base_point if center is None else public_point(geometry, center=center)

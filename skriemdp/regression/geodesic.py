@@ -23,6 +23,7 @@ from skriemdp.core.manifold_input import (
     public_array,
     public_ball,
     public_point,
+    refuse_foreign,
     warn_small_search,
 )
 from skriemdp.core.work import Work
@@ -230,6 +231,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray, int]:
         """Features, responses with one row each, and how many axes these had."""
+        quietly(lambda y: refuse_foreign(self.manifold, y, "y"), y, names=("y",))
         y = quietly(lambda y: plain(y, "y"), y, names=("y",))
         several = isinstance(y, np.ndarray) and y.ndim > 2
         rows = y.reshape(len(y), math.prod(y.shape[1:])) if several else y
