@@ -416,7 +416,7 @@ def is_a_geometry(kind):
 
 def test_every_line_of_the_tables_is_run():
     lines = [line for _, _, line, _ in FORMS.values()]
-    spaces = [getattr(skriemdp.geometry, name) for name in dir(skriemdp.geometry)]
+    spaces = [getattr(skriemdp.geometry, name) for name in skriemdp.geometry.__all__]
     remedies = {kind.remedy for kind in spaces if is_a_geometry(kind)}
     remedies -= {Geometry.remedy}
     told = [form.cure for form in _FORMS if isinstance(form.cure, str)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -169,6 +170,9 @@ def public_array(name: str, value: Any) -> np.ndarray:
 def public_point(geometry: Geometry, **values: Any) -> Any:
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
+    if isinstance(value, (list, tuple)):  # of the parts of a point, perhaps
+        with contextlib.suppress(TypeError, ValueError):
+            value = geometry.from_parts(value)
     value = public_array(name, value)
     if value.size == math.prod(geometry.shape):
         value = value.reshape(geometry.shape)

@@ -25,6 +25,7 @@ from skriemdp.core.manifold_input import (
 from skriemdp.core.parameters import read_labels
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
 from skriemdp.gives.points import logarithms_at
 from skriemdp.location_scale.points import plan_point_search
@@ -41,6 +42,7 @@ class PointEstimator(PrivateEstimator):
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
         X = read_points(self, X, manifold=self.manifold, ensure_min_samples=least)
         geometry, points = checked_points(X, self.manifold)
+        check_bounded(geometry)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -77,6 +79,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         classes, y = read_labels(self.classes, y)
         warn_published_labels(self.classes)
         geometry, points = checked_points(X, self.manifold)
+        check_bounded(geometry)
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, y), facts)
 

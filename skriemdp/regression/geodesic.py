@@ -27,6 +27,7 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.core.work import Work
+from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -246,6 +247,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
     def _validate(self, X: Any, y: Any = None) -> Data:
         X, y, axes = self._read(X, y, ensure_min_samples=2)
         geometry, points = checked_points(y, self.manifold, "y")
+        check_bounded(geometry)
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": axes}
         return Data((X, points), facts)
 
