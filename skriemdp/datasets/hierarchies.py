@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
@@ -107,39 +109,46 @@ def load_closure(path: str | Path) -> Any:
 def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 100) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
-    Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
-    Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than ten
-    random nodes.
+        Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
+        Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than ten
+        random nodes.
 
-    Parameters
-    ----------
-    edges : array-like of int, shape (n_edges, 2)
-        (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
-    radius : float, default=6.0
-        Points are kept within this distance of the origin.
-    n_epochs : int, default=100
-        With steps of size 0.3; the first tenth of them with a tenth of that.
+        Parameters
+        ----------
+        edges : array-like of int, shape (n_edges, 2)
+            (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
+        radius : float, default=6.0
+            Points are kept within this distance of the origin.
+        n_epochs : int, default=100
+            With steps of size 0.3; the first tenth of them with a tenth of that.
 
-    Returns
-    -------
-    ndarray of shape (n_nodes, 3)
-        Points of ``Hyperboloid(2)``.
+        Returns
+        -------
+        ndarray of shape (n_nodes, 3)
+            Points of ``Hyperboloid(2)``.
 
-    Notes
-    -----
-    Not private: every point depends on every edge.  Use it on public taxonomies.
+        Raises
+        ------
+        ValueError
+            If nodes are ancestors of each other.
 
-    References
-    ----------
-    Nickel and Kiela (2017), arXiv:1705.08039; (2018), arXiv:1806.03417.
+        Notes
+        -----
+        Not private: every point depends on every edge.  Use it on public taxonomies.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skriemdp.datasets.hierarchies import embed_taxonomy
-    >>> edges = np.array([[1, 0], [2, 0], [3, 1], [4, 1]])
-    >>> embed_taxonomy(edges, n_epochs=5).shape
-    (5, 3)
+        References
+        ----------
+        Nickel and Kiela (2017), arXiv:1705.08039; (2018), arXiv:1806.03417.
+
+        Examples
+        --------
+        >>> import numpy as np
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+        >>> from skriemdp.datasets.hierarchies import embed_taxonomy
+        >>> edges = np.array([[1, 0], [2, 0], [3, 1], [4, 1]])
+        >>> embed_taxonomy(edges, n_epochs=5).shape
+        (5, 3)
     """
     check_count(n_epochs=n_epochs)
     check_positive(radius=radius)
@@ -148,8 +157,16 @@ def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 10
         raise ValueError("edges must be a non-empty integer array of shape (n_edges, 2).")
     if edges.min() < 0:
         raise ValueError("edges must hold node indices >= 0.")
-    rng = public_generator(0, "embedding")
     space, n_nodes = Hyperboloid(2), int(edges.max()) + 1
+    if _has_loop(edges, n_nodes):
+        raise ValueError(
+            "edges hold a loop, so some nodes are their own ancestors, by way of others; leave out "
+            "an edge of each loop. A root that is its own parent is read as a root."
+        )
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    if not len(edges):
+        raise ValueError("edges must join different nodes; each here is from a node to itself.")
+    rng = public_generator(0, "embedding")
     points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, 2)))
     batch = max(1, min(256, len(edges) // 8))
     for epoch in range(n_epochs):
@@ -160,6 +177,12 @@ def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 10
             negatives = rng.integers(0, n_nodes, size=(len(chosen), 10))
             points = _embedding_step(space, points, chosen, negatives, size, radius)
     return np.asarray(points)
+
+
+def _has_loop(edges: np.ndarray, n_nodes: int) -> bool:
+    """Whether two nodes are ancestors of each other."""
+    graph = sparse.csr_array((np.ones(len(edges)), edges.T), shape=(n_nodes, n_nodes))
+    return connected_components(graph, connection="strong", return_labels=False) < n_nodes
 
 
 def _embedding_step(
