@@ -168,7 +168,7 @@ FORMS = {
     "bands": (
         "spd",
         np.stack([COVARIANCES] * 3, axis=1),
-        "skriemdp.geometry.Product(*[skriemdp.geometry.SPD(4)] * 3)",
+        "skriemdp.geometry.Product(*[skriemdp.geometry.SPD(4)] * 3, stacked=True)",
         None,
     ),
     "triangular factors": (

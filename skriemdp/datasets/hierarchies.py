@@ -109,46 +109,44 @@ def load_closure(path: str | Path) -> Any:
 def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 100) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
-        Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
-        Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than ten
-        random nodes.
+    Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
+    Kiela (2017, 2018): the ancestor of each edge is to be nearer to the child than ten
+    random nodes.
 
-        Parameters
-        ----------
-        edges : array-like of int, shape (n_edges, 2)
-            (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
-        radius : float, default=6.0
-            Points are kept within this distance of the origin.
-        n_epochs : int, default=100
-            With steps of size 0.3; the first tenth of them with a tenth of that.
+    Parameters
+    ----------
+    edges : array-like of int, shape (n_edges, 2)
+        (child, ancestor).  All nodes 0, 1, ... up to the largest index are embedded.
+    radius : float, default=6.0
+        Points are kept within this distance of the origin.
+    n_epochs : int, default=100
+        With steps of size 0.3; the first tenth of them with a tenth of that.
 
-        Returns
-        -------
-        ndarray of shape (n_nodes, 3)
-            Points of ``Hyperboloid(2)``.
+    Returns
+    -------
+    ndarray of shape (n_nodes, 3)
+        Points of ``Hyperboloid(2)``.
 
-        Raises
-        ------
-        ValueError
-            If nodes are ancestors of each other.
+    Raises
+    ------
+    ValueError
+        If nodes are ancestors of each other.
 
-        Notes
-        -----
-        Not private: every point depends on every edge.  Use it on public taxonomies.
+    Notes
+    -----
+    Not private: every point depends on every edge.  Use it on public taxonomies.
 
-        References
-        ----------
-        Nickel and Kiela (2017), arXiv:1705.08039; (2018), arXiv:1806.03417.
+    References
+    ----------
+    Nickel and Kiela (2017), arXiv:1705.08039; (2018), arXiv:1806.03417.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from scipy import sparse
-    from scipy.sparse.csgraph import connected_components
-        >>> from skriemdp.datasets.hierarchies import embed_taxonomy
-        >>> edges = np.array([[1, 0], [2, 0], [3, 1], [4, 1]])
-        >>> embed_taxonomy(edges, n_epochs=5).shape
-        (5, 3)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.datasets.hierarchies import embed_taxonomy
+    >>> edges = np.array([[1, 0], [2, 0], [3, 1], [4, 1]])
+    >>> embed_taxonomy(edges, n_epochs=5).shape
+    (5, 3)
     """
     check_count(n_epochs=n_epochs)
     check_positive(radius=radius)

@@ -75,7 +75,7 @@ def _copies(shape: Shape) -> str:
     b, m = shape[1], shape[2]
     return (
         f"{b} matrices for each record are a point of a product: pass manifold="
-        f"skriemdp.geometry.Product(*[skriemdp.geometry.SPD({m})] * {b})."
+        f"skriemdp.geometry.Product(*[skriemdp.geometry.SPD({m})] * {b}, stacked=True)."
     )
 
 
