@@ -18,18 +18,18 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skriemdp._arrays import ManifoldLike
 from skriemdp._groups import Groups, read_groups
-from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers, read_records
+from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import CarriesLedger, tags_of
 from skriemdp.core.manifold_input import (
-    CHECKS,
     as_points,
     asymmetric,
     check_membership,
     checked_points,
     geometry_of,
+    read_points,
 )
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import made_up_points
@@ -97,7 +97,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Recenter:
         """Compute the mean of the rows of `X`; `y` is ignored."""
-        X = read_records(self, X, **CHECKS)
+        X = read_points(self, X, manifold=self.manifold)
         self.geometry_, points = checked_points(X, self.manifold)
         everybody = Groups.from_ids(np.zeros(len(points), dtype=np.intp))
         self.mean_ = own_means(self.geometry_, points, everybody)[0]
@@ -106,7 +106,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Points of the shape of `X`, moved by the mean."""
         check_is_fitted(self)
-        X = read_records(self, X, reset=False, **CHECKS)
+        X = read_points(self, X, manifold=self.geometry_, reset=False)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         return _moved(self.geometry_, self.mean_, points).reshape(X.shape)

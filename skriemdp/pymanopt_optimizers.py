@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -79,8 +80,8 @@ class PerSampleProblem:
     :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as
     their mean, cannot be seen in a function and must not be used there.
 
-    Points of products and of manifolds that store several arrays reach `cost` as one flat vector,
-    in the layout of :func:`skriemdp.geometry.as_geometry`; results come back in pymanopt's format.
+    Points of products and of manifolds that store several arrays reach functions as the tuple of
+    these, and results come back as such a tuple.
 
     Examples
     --------
@@ -262,7 +263,7 @@ class _PrivateOptimizer(Optimizer):
         charged.settle()
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
         return PrivateOptimizerResult(
-            point=_users_format(geometry, point),
+            point=geometry.as_parts(np.asarray(point)),
             cost=math.nan,
             iterations=self._moves.n_steps,
             stopping_criterion="Terminated - all planned private steps done.",
@@ -383,20 +384,10 @@ random_state, verbosity
 def _start(geometry: Geometry, initial_point: Any) -> Any:
     if initial_point is None:
         return geometry.base_point
-    if hasattr(geometry, "pack"):
-        initial_point = geometry.pack(initial_point)
-    elif hasattr(geometry, "join") and isinstance(initial_point, (list, tuple)):
-        parts = (public_array("initial_point", part) for part in initial_point)
-        initial_point = geometry.join(*parts)
+    if isinstance(initial_point, (list, tuple)):
+        with contextlib.suppress(TypeError, ValueError):
+            initial_point = geometry.from_parts(initial_point)
     point = public_array("initial_point", initial_point)
     if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
         raise ValueError(f"initial_point is not a point of {geometry}, shape {geometry.shape}.")
     return point
-
-
-def _users_format(geometry: Geometry, point: Any) -> Any:
-    if hasattr(geometry, "unpack"):
-        return geometry.unpack(point)
-    if hasattr(geometry, "split"):
-        return list(geometry.split(point))
-    return np.asarray(point)

@@ -130,6 +130,7 @@ GEOMETRIES = [
     PlanarShapes(6),
     Product(Circle(1.0), Sphere(2), AffineInvariantSPD(2)),
     Product(Hyperboloid(2), Grassmann(3, 1)),
+    Product(AffineInvariantSPD(2), AffineInvariantSPD(2), stacked=True),
 ]
 
 # Geometries whose operations stop at an accuracy of their own: (geometry class, operation) -> atol.

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateFrechetMean, frechet_mean
-from skriemdp.datasets import digits_covariances, make_cloud, region_covariance
+from skriemdp.datasets import (
+    digits_covariances,
+    embed_taxonomy,
+    make_cloud,
+    region_covariance,
+)
 from skriemdp.geometry import SPD, Sphere
 
 RNG = np.random.default_rng(0)
@@ -157,3 +162,30 @@ def test_digits_are_what_they_were():
 def test_clouds_lie_in_their_ball(geometry):
     X = make_cloud(geometry, 200, radius=0.4, offset=0.5, spread=0.3, rng=np.random.default_rng(1))
     assert geometry.dist(geometry.base_point, X).max() <= 0.4 * (1 + 1e-9)
+
+
+TREE = np.array([(child, (child - 1) // 3) for child in range(1, 40)])
+LOOPS = {
+    "of two": np.r_[TREE[1:], [[1, 4]]],
+    "of three": np.r_[TREE, [[0, 10]]],
+    "long": np.r_[TREE, [[0, 39]]],
+    "apart": np.r_[TREE, [[40, 41], [41, 40]]],
+    "two of them": np.r_[TREE, [[1, 4], [2, 7]]],
+    "in a closure": np.r_[TREE, [[4, 0], [0, 4]]],
+}
+
+
+@pytest.mark.parametrize("case", LOOPS)
+def test_a_hierarchy_with_a_loop_is_refused(case):
+    with pytest.raises(ValueError, match="leave out an edge of each loop"):
+        embed_taxonomy(LOOPS[case], n_epochs=1)
+    below = LOOPS[case][:, 0] > LOOPS[case][:, 1]  # the advice: no edge of a loop is left
+    assert np.isfinite(embed_taxonomy(LOOPS[case][below], n_epochs=1)).all()
+
+
+def test_a_root_that_is_its_own_parent_and_two_parents_are_no_loop():
+    plain = embed_taxonomy(TREE, n_epochs=2)
+    np.testing.assert_array_equal(embed_taxonomy(np.r_[TREE, [[0, 0]]], n_epochs=2), plain)
+    assert len(embed_taxonomy(np.r_[TREE, [[4, 2]], [[4, 0]]], n_epochs=1)) == 40
+    with pytest.raises(ValueError, match="join different nodes"):
+        embed_taxonomy(np.array([[0, 0]]))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -378,3 +379,22 @@ def test_the_exact_mean_of_a_wide_cloud_takes_few_steps(geometry, radius):
         found = frechet_mean(X, geometry, max_iter=12)
         gradient = np.asarray(geometry.log_coordinates(found, X)).mean(axis=0)
         assert np.linalg.norm(gradient) < 2e-10
+
+
+@pytest.mark.parametrize("ridge", [1e-9, 1e-10, 1e-11, 1e-12, 1e-13])
+@pytest.mark.parametrize("size", [3, 4])
+def test_a_mean_of_matrices_of_large_condition_is_the_best_that_floats_hold(ridge, size):
+    rng = np.random.default_rng(size)
+    signals = rng.standard_normal((100, size, 40))
+    shared = np.eye(size) - 1.0 / size  # an average reference, then a tiny ridge
+    X = shared @ (signals @ signals.swapaxes(1, 2) / 40) @ shared + ridge * np.eye(size)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        mean = frechet_mean(X, "spd", center=X[0])
+    assert np.isfinite(mean).all() and SPD(size).belongs(mean)
+    for warning in seen:  # the advice is followed, and nothing is told any more
+        tol = float(re.search(r"tol=([\d.e+-]+),", str(warning.message)[100:])[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            again = frechet_mean(X, "spd", center=X[0], tol=tol)
+        assert SPD(size).dist(again, mean) < 1e-2

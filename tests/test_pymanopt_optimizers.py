@@ -98,7 +98,12 @@ def test_runs_are_charged(tmp_path):
 def test_products_and_strange_manifolds_keep_their_format():
     X = RNG.normal(size=(200, 5)) + 1.0
     manifold = Product([Sphere(3), Euclidean(2)])
-    target = PerSampleProblem(manifold, None, X, euclidean_gradient=lambda p, X, y: p - X)
+
+    def apart(point, X, y):
+        direction, place = point
+        return [direction - X[:, :3], place - X[:, 3:]]
+
+    target = PerSampleProblem(manifold, None, X, euclidean_gradient=apart)
     start = [START, np.zeros(2)]
     result = build("full", clip_norm=5.0).run(target, initial_point=start)
     sphere, plane = result.point

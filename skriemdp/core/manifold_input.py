@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 import numpy as np
 
 from skriemdp._containers import COMPLEX, plain
+from skriemdp._quiet import quietly, read_records
 from skriemdp._validation import check_scale
 from skriemdp._warnings import warn_user
+from skriemdp.geometry._foreign import complex_cure, kind_of, layout_cure
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
@@ -27,7 +30,32 @@ def geometry_of(X: Any, manifold: Any) -> Geometry:
         size = math.isqrt(X.shape[1])
         if size * size == X.shape[1]:
             shape = (size, size)
-    return as_geometry(manifold, point_shape=shape)
+    try:
+        return as_geometry(manifold, point_shape=shape)
+    except ValueError as error:
+        problem, hint = str(error), layout_cure(kind_of(manifold), X.shape)
+    raise ValueError(f"{problem} {hint}".rstrip())
+
+
+def read_points(estimator: Any, X: Any, *y: Any, manifold: Any, **checks: Any) -> Any:
+    """:func:`skriemdp._quiet.read_records` of points, whose foreign forms are told by name."""
+    quietly(lambda X: refuse_foreign(manifold, X), X)
+    return read_records(estimator, X, *y, **(CHECKS | checks))
+
+
+def refuse_foreign(manifold: Any, X: Any, name: str = "X") -> None:
+    """Refuse complex points, and lists of the parts of points, with what becomes of them."""
+    kind = kind_of(manifold)
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c" and complex_cure(kind):
+        raise ValueError(f"{name}: Complex data not supported. {complex_cure(kind)}")
+    if kind != "product" or not isinstance(X, (list, tuple)):
+        return
+    shapes, lengths = [np.shape(part)[1:] for part in X], {np.shape(part)[:1] for part in X}
+    if shapes == [factor.shape for factor in manifold.factors] and len(lengths) == 1:
+        raise ValueError(
+            f"{name} is a list of the parts of all points; make one array of them: "
+            "manifold.join(*X)."
+        )
 
 
 def checked_points(X: Any, manifold: Any, name: str = "X") -> tuple[Geometry, Any]:
@@ -53,13 +81,14 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
         if canonical is not points and asymmetric(geometry, points).any():
             _refuse(geometry, "symmetric", name)
         return canonical
-    hint = ""
-    if geometry.symmetric_matrices:
-        hint = " Every row must be one matrix of that size, or its entries in a flat row."
-    raise ValueError(
+    hint = layout_cure(kind_of(geometry), X.shape)
+    if not hint and geometry.symmetric_matrices:
+        hint = "Every row must be one matrix of that size, or its entries in a flat row."
+    problem = (
         f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
-        f"{geometry.shape}." + hint
+        f"{geometry.shape}. {hint}"
     )
+    raise ValueError(problem.rstrip())
 
 
 # What cures matrices that are not what their geometry asks for.
@@ -67,7 +96,7 @@ _CURES = {
     "finite": "Replace what is missing by public numbers, record by record. Do not leave such "
     "records out: their number is public, and would tell of one of them.",
     "symmetric": "Check the layout; (X + X.swapaxes(1, 2)) / 2 mends rounding (tolerance 1e-6 of "
-    "the largest entry).",
+    "the largest entry), and X @ X.swapaxes(1, 2) multiplies triangular factors.",
     "positive definite": "Covariances are singular after an average reference, with a constant or "
     "repeated channel, or with fewer samples than channels: shrink each by itself, "
     "sklearn.covariance.shrunk_covariance(X, 0.01), drop a channel, or project to full rank. "
@@ -99,13 +128,30 @@ def check_membership(geometry: Any, points: Any, name: str = "X") -> None:
     """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
+        _check_turns(geometry, points, name)
         return
     word = geometry.complaint(points[~belongs])
     if word in _CURES:
         _refuse(geometry, word, name)
-    raise ValueError(
-        f"some rows of {name} are not points of {geometry} (tolerance 1e-6); {geometry.remedy}"
-    )
+    cure = f"{geometry.remedy} {layout_cure(kind_of(geometry), points.shape)}".rstrip()
+    raise ValueError(f"some rows of {name} are not points of {geometry} (tolerance 1e-6); {cure}")
+
+
+def _check_turns(geometry: Any, points: Any, name: str) -> None:
+    """Raise where a number cannot be an angle in the unit of its circle: beyond one turn of zero.
+
+    Read in another unit than its own, an angle would go round many times, without a word.
+    """
+    if geometry.factors:
+        for factor, part in zip(geometry.factors, geometry.split(points), strict=True):
+            _check_turns(factor, part, name)
+    elif (np.abs(points) > geometry.turn * (1 + 1e-6)).any():
+        raise ValueError(
+            f"some angles of {name} are more than one turn of {geometry} from zero, so they may be "
+            "in another unit. In degrees: numpy.deg2rad(X) for manifold='circle', or "
+            "manifold=skriemdp.geometry.Circle(360.0); else Circle(length) with the length of a "
+            f"turn in their unit. In this unit: numpy.mod(X, {geometry.turn!r})."
+        )
 
 
 def public_array(name: str, value: Any) -> np.ndarray:
@@ -124,6 +170,9 @@ def public_array(name: str, value: Any) -> np.ndarray:
 def public_point(geometry: Geometry, **values: Any) -> Any:
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
+    if isinstance(value, (list, tuple)):  # of the parts of a point, perhaps
+        with contextlib.suppress(TypeError, ValueError):
+            value = geometry.from_parts(value)
     value = public_array(name, value)
     if value.size == math.prod(geometry.shape):
         value = value.reshape(geometry.shape)
@@ -135,6 +184,7 @@ def public_point(geometry: Geometry, **values: Any) -> Any:
         )
     if not bool(np.all(geometry.belongs(value))):
         raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
+    _check_turns(geometry, value, name)
     return geometry.canonical(value)
 
 

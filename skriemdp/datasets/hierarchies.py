@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
@@ -125,6 +127,11 @@ def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 10
     ndarray of shape (n_nodes, 3)
         Points of ``Hyperboloid(2)``.
 
+    Raises
+    ------
+    ValueError
+        If nodes are ancestors of each other.
+
     Notes
     -----
     Not private: every point depends on every edge.  Use it on public taxonomies.
@@ -148,8 +155,16 @@ def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 10
         raise ValueError("edges must be a non-empty integer array of shape (n_edges, 2).")
     if edges.min() < 0:
         raise ValueError("edges must hold node indices >= 0.")
-    rng = public_generator(0, "embedding")
     space, n_nodes = Hyperboloid(2), int(edges.max()) + 1
+    if _has_loop(edges, n_nodes):
+        raise ValueError(
+            "edges hold a loop, so some nodes are their own ancestors, by way of others; leave out "
+            "an edge of each loop. A root that is its own parent is read as a root."
+        )
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    if not len(edges):
+        raise ValueError("edges must join different nodes; each here is from a node to itself.")
+    rng = public_generator(0, "embedding")
     points = space.exp_coordinates(space.base_point, 1e-3 * rng.standard_normal((n_nodes, 2)))
     batch = max(1, min(256, len(edges) // 8))
     for epoch in range(n_epochs):
@@ -160,6 +175,12 @@ def embed_taxonomy(edges: np.ndarray, *, radius: float = 6.0, n_epochs: int = 10
             negatives = rng.integers(0, n_nodes, size=(len(chosen), 10))
             points = _embedding_step(space, points, chosen, negatives, size, radius)
     return np.asarray(points)
+
+
+def _has_loop(edges: np.ndarray, n_nodes: int) -> bool:
+    """Whether two nodes are ancestors of each other."""
+    graph = sparse.csr_array((np.ones(len(edges)), edges.T), shape=(n_nodes, n_nodes))
+    return connected_components(graph, connection="strong", return_labels=False) < n_nodes
 
 
 def _embedding_step(

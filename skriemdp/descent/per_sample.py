@@ -52,6 +52,22 @@ _BLOCK_BYTES = {"torch": 2**22, "jax": 2**20}
 _ROWS = 256
 
 
+def _has_parts(geometry: Geometry) -> bool:
+    """Whether a point reaches a user's function as a tuple of arrays."""
+    return isinstance(geometry.as_parts(geometry.base_point), tuple)
+
+
+def _wants_parts(geometry: Geometry, name: str) -> str:
+    parts = geometry.as_parts(geometry.base_point)
+    shapes = ", ".join(str(np.shape(part)) for part in parts)
+    gives = "the cost of one record" if name == "cost" else "a list of one array for each part"
+    return (
+        f"{name} gets points of {geometry} as the tuple of their parts, of shapes {shapes}: take "
+        f"it apart, such as {', '.join('abcdefgh'[: len(parts)])} = point, and give {gives}"
+        f"{'' if name == 'cost' else ', with an axis of records in front'}."
+    )
+
+
 # -- gradients as functions (point, X, y) -> (b, *shape) ------------------------------------------
 
 
@@ -97,9 +113,16 @@ class PerSampleGradient(abc.ABC):
             vectors = self.tangent(point, block)
             yield np.asarray(self.geometry.coordinates_from_tangent(point, vectors))
 
-    def _checked(self, gradients: np.ndarray, count: int, name: str) -> np.ndarray:
+    def _checked(self, gradients: Any, count: int, name: str, tangent: bool = False) -> np.ndarray:
+        if isinstance(gradients, (list, tuple)) and _has_parts(self.geometry):
+            try:
+                gradients = self.geometry.from_parts(gradients, tangent)
+            except (TypeError, ValueError):
+                raise ValueError(_wants_parts(self.geometry, name)) from None
         gradients = np.asarray(gradients, dtype=float)
         if gradients.shape != (count, *self.geometry.shape):
+            if _has_parts(self.geometry):
+                raise ValueError(_wants_parts(self.geometry, name))
             raise ValueError(
                 f"{name} must give one gradient per record, an array of shape "
                 f"({count}, {', '.join(map(str, self.geometry.shape))}) for {count} records on "
@@ -156,7 +179,8 @@ class RiemannianGradient(PerSampleGradient):
     parameter = "gradient"
 
     def ambient(self, point: np.ndarray, X: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
-        return self._checked(self.gradient(point, X, y), len(X), "gradient")
+        found = self.gradient(self.geometry.as_parts(point), X, y)
+        return self._checked(found, len(X), "gradient", tangent=True)
 
     def tangent(self, point: np.ndarray, ambient: np.ndarray) -> np.ndarray:
         return self.geometry.projection(point, ambient)
@@ -171,7 +195,8 @@ class EuclideanGradient(PerSampleGradient):
     parameter = "euclidean_gradient"
 
     def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
-        return self._checked(self.gradient(point, X, y), len(X), "euclidean_gradient")
+        found = self.gradient(self.geometry.as_parts(point), X, y)
+        return self._checked(found, len(X), "euclidean_gradient")
 
     def tangent(self, point: np.ndarray, ambient: np.ndarray) -> np.ndarray:
         return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
@@ -201,11 +226,18 @@ class CostGradient(PerSampleGradient):
 
     def cost(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         """Cost of every record, shape ``(b,)``."""
-        return np.asarray(_VALUES[self.backend](self.cost_function, point, X, y), dtype=float)
+        return np.asarray(_VALUES[self.backend](self._of_point, point, X, y), dtype=float)
+
+    @functools.cached_property
+    def _of_point(self) -> Callable[..., Any]:
+        """The cost as a function of a stored point, which the backend itself takes apart."""
+        if not _has_parts(self.geometry):
+            return self.cost_function
+        return lambda point, x, y: self.cost_function(self.geometry.as_parts(point), x, y)
 
     @functools.cached_property
     def _batched(self) -> Callable[..., Any]:
-        return _GRADIENTS[self.backend](self.cost_function)
+        return _GRADIENTS[self.backend](self._of_point)
 
     def __getstate__(self) -> dict[str, Any]:  # compiled functions stay in their process
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -542,10 +574,18 @@ class CostProblem(Problem):
         same = tuple(self.X.shape[1:]) == self.geometry.shape
         x = point if same else np.full(self.X.shape[1:], 0.5)
         y = None if self.y is None else np.zeros((1, *self.y.shape[1:]))
+        problem = kind = ""
         try:
             with about_public_input(), np.errstate(all="ignore"):
                 self.gradient(point, np.asarray(x, dtype=float)[None], y)
         except (ArithmeticError, np.linalg.LinAlgError):
             pass  # the made-up record may lie outside the function's domain
+        except Exception as error:
+            if not _has_parts(self.geometry):
+                raise
+            problem = _wants_parts(self.geometry, self.gradient.parameter or "cost")
+            kind = type(error).__name__
+        if problem:
+            raise TypeError(f"{problem} On a made-up record it raised {kind}.")
         if self.gradient.parameter:  # costs are mapped over records one by one
             refuse_mixing(self.row_check, self.gradient.parameter)

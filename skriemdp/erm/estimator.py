@@ -20,7 +20,7 @@ from skriemdp._quiet import is_users_own, quietly, read_array, read_records
 from skriemdp._validation import check_function, check_option, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.manifold_input import check_membership, descent_domain, read_points
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -108,12 +108,14 @@ class PrivateRiemannianERM(PrivateEstimator):
         Where the point lives.  For a name the size is read from the rows of X.
     cost : callable, optional
         ``cost(point, x, y)``: cost of *one record*, written for `backend`; y is None when fit got
-        none.  By default half the squared distance to the row, whose minimiser is the mean.
+        none.  Where points are several arrays (products, FixedRankEmbedded), `point` is their
+        tuple.  By default half the squared distance to the row, whose minimiser is the mean.
     backend : {"numpy", "torch", "jax", "autograd"}, default="numpy"
         What differentiates `cost`.  "torch" and "jax" treat the batch at once, "autograd" loops.
         "numpy" differentiates nothing and needs a gradient.
     gradient : callable, optional
-        ``gradient(point, X, y)``: Riemannian gradients of a batch, shape ``(b, *point_shape)``.
+        ``gradient(point, X, y)``: Riemannian gradients of a batch, shape ``(b, *point_shape)``; a
+        list of one such array for each part where points are several arrays.
     euclidean_gradient : callable, optional
         The same, but partial derivatives in ambient coordinates; made Riemannian here.
     clip_norm : float or "private", default=1.0
@@ -301,7 +303,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         labels = [None] * len(X) if y is None else y
         pairs = zip(X, labels, strict=True)
         cost = cast("Callable[..., Any]", self.cost)
-        return -float(np.mean([float(cost(self.point_, x, label)) for x, label in pairs]))
+        point = self.geometry_.as_parts(self.point_)
+        return -float(np.mean([float(cost(point, x, label)) for x, label in pairs]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -359,7 +362,9 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _validate(self, X: Any, y: Any = None) -> Data:
         if is_dask(X):
             return self._validate_dask(X, y)
-        X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
+        X = read_points(
+            self, X, manifold=self.manifold if self._is_mean else None, ensure_min_samples=2
+        )
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)

@@ -48,6 +48,37 @@ class Layout:
             return np.concatenate([array.real, array.imag]).astype(np.float64)
         return np.asarray(array.real, dtype=np.float64)
 
+    def pack_rows(self, value: Any) -> np.ndarray:
+        """The real numbers of a batch of values, ``(..., size)``; ValueError where none fit."""
+        if self.array_shape is None:
+            if not isinstance(value, (list, tuple)) or len(value) != len(self.children):
+                raise ValueError(f"{len(self.children)} arrays are asked for.")
+            pairs = zip(self.children, value, strict=True)
+            return np.concatenate([child.pack_rows(part) for child, part in pairs], axis=-1)
+        array, axes = np.asarray(value), len(self.array_shape)
+        batch = array.shape[: array.ndim - axes]
+        if array.shape[len(batch) :] != self.array_shape:
+            raise ValueError(f"an array (..., {self.array_shape}) is asked for.")
+        array = array.reshape(*batch, math.prod(self.array_shape))
+        if self.is_complex:
+            array = np.concatenate([array.real, array.imag], axis=-1)
+        return np.asarray(array.real, dtype=np.float64)
+
+    def view(self, flat: Any) -> Any:
+        """:meth:`unpack` by the slicing of an array of any backend, and without copies."""
+        if self.array_shape is None:
+            parts, start = [], 0
+            for child in self.children:
+                parts.append(child.view(flat[start : start + child.size]))
+                start += child.size
+            named: Any = self.container
+            return named(*parts) if hasattr(named, "_fields") else tuple(parts)
+        half = math.prod(self.array_shape)
+        if self.is_complex:
+            real, imaginary = flat[:half], flat[half : 2 * half]
+            return real.reshape(self.array_shape) + 1j * imaginary.reshape(self.array_shape)
+        return flat[:half].reshape(self.array_shape)
+
     def unpack(self, flat: np.ndarray) -> Any:
         """Inverse of :meth:`pack`; numbers beyond `size` are ignored."""
         if self.array_shape is None:

@@ -56,6 +56,30 @@ def descent_reach(geometry: Geometry) -> float:
     return math.inf if bounded or not -math.inf < low < 0.0 else 10.0 / math.sqrt(-low)
 
 
+def _below(limit: float) -> float:
+    """A round number below a limit."""
+    return math.floor(90.0 * limit) / 100.0 or 0.9 * limit
+
+
+def check_bounded(geometry: Geometry) -> None:
+    """Raise where no ball has a proven sensitivity: on manifolds whose curvature nobody knows."""
+    if geometry.radius_limit > 0.0:
+        return
+    known = ""
+    if hasattr(geometry, "knows_logarithms") and geometry.knows_logarithms:
+        known = (
+            " Or, if you know them, pass skriemdp.geometry.PymanoptGeometry(manifold, "
+            "curvature_bounds=(low, high), injectivity_radius=radius)."
+        )
+    turns = " Rotation matrices are points of manifold='rotations'." * (geometry.shape == (3, 3))
+    raise ValueError(
+        f"nothing bounds the curvature of {geometry} and how far its logarithms reach, so no "
+        "sensitivity of a mean on it is proven. "
+        "What works without: skriemdp.PrivateRiemannianERM(manifold, euclidean_gradient=...), "
+        f"whose clipped gradients need no ball.{known}{turns}"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class GeodesicBall:
     """Closed ball of geodesic radius `radius` around a public `center`.
@@ -90,12 +114,14 @@ class GeodesicBall:
 
     def __post_init__(self) -> None:
         check_positive(radius=self.radius)
+        check_bounded(self.geometry)
         limit = self.geometry.radius_limit
         if self.radius >= limit:
             raise ValueError(
                 f"radius={self.radius} is not below {limit:.6g}, the limit on {self.geometry}: "
                 "means of larger balls need not be unique and no sensitivity bound holds; "
-                "pass a smaller radius."
+                f"pass a smaller radius, such as {_below(limit):g}. It is a distance: an angle in "
+                "radians on a sphere of radius one."
             )
         if self.center is None:
             object.__setattr__(self, "center", self.geometry.base_point)

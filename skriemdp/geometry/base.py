@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -156,6 +156,10 @@ class Geometry(abc.ABC):
     # Whether logarithms of arrays that are no points are numbers, or NaN in their own rows alone,
     # and never an error; then nobody needs to look at the arrays first.
     total_logarithms: ClassVar[bool] = False
+    # What points are, by the name of the table of foreign forms (_foreign.py); "" for none.
+    form: ClassVar[str] = ""
+    # One turn, where points are angles: numbers further from zero may be in another unit.
+    turn: float = math.inf
     # What to do about arrays that are no points, as the end of a sentence.
     remedy: ClassVar[str] = "check their layout, or map them to the manifold first."
     # The metric's name in pyRiemann, for matrices that it knows.
@@ -452,6 +456,21 @@ class Geometry(abc.ABC):
         Noise on the manifold itself, and regression onto hyperbolic space, need it.
         """
         return SymmetricSpace("euclidean", self.dim, 0.0) if self.is_flat else None
+
+    def as_parts(self, point: Any) -> Any:
+        """One point as its owner knows it: the tuple of its arrays where it has several.
+
+        The point may be of any backend whose arrays are sliced and reshaped by their own methods.
+        This default is of points that are one array.
+        """
+        return point
+
+    def from_parts(self, parts: Any, tangent: bool = False) -> np.ndarray:
+        """The inverse, for one point or a batch of points or ambient vectors, of NumPy.
+
+        With `tangent`, of tangent vectors, where these have other arrays.
+        """
+        return np.asarray(parts, dtype=float)
 
     # -- derived facts --------------------------------------------------------------------------
 

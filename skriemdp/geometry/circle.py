@@ -38,12 +38,18 @@ class Circle(Geometry):
     array([2.5])
     """
 
+    form = "circle"
+
     separate_rows = True
 
     length: float
 
     def __post_init__(self) -> None:
         check_positive(length=self.length)
+
+    @property
+    def turn(self) -> float:  # type: ignore[override]  # read-only here
+        return self.length
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -239,7 +239,8 @@ def _from_pymanopt(manifold: Any) -> Geometry:
         geometry = build(*shape) if axes in (None, len(shape)) else None
         if name in _COPIED and axes is not None and len(shape) == axes + 1:
             factor = build(*shape[1:])
-            geometry = None if factor is None else spaces.Product(*[factor] * shape[0])
+            if factor is not None:
+                geometry = spaces.Product(*[factor] * shape[0], stacked=True)
         if geometry is not None:
             return geometry
     bounds, radius = _FACTS.get(name, ((-math.inf, math.inf), 0.0))

@@ -56,12 +56,16 @@ class Correlation(CoordinateGeometry):
     0.776836
     """
 
+    form = "correlation"
+    remedy = (
+        "they must be positive definite with ones on the diagonal: divide rows and columns of "
+        "each covariance by its standard deviations, with d = numpy.sqrt(numpy.diagonal(X, "
+        "axis1=1, axis2=2)): X / (d[:, :, None] * d[:, None, :]); and shrink singular ones by "
+        "themselves, 0.99 * X + 0.01 * numpy.eye(X.shape[1])."
+    )
+
     separate_rows = True
     symmetric_matrices = True
-    remedy = (
-        "they must be positive definite with ones on the diagonal: divide rows and columns of each "
-        "covariance by its standard deviations, and shrink singular ones by themselves."
-    )
 
     size: int
 

@@ -57,6 +57,9 @@ class Grassmann(Geometry):
     0.927295
     """
 
+    form = "grassmann"
+    remedy = "their columns must be orthonormal: numpy.linalg.qr(X)[0] makes them so."
+
     separate_rows = True
 
     n: int

@@ -81,6 +81,13 @@ class Hyperboloid(CoordinateGeometry):
     5.0
     """
 
+    form = "hyperboloid"
+    remedy = (
+        "the time coordinate comes first, numpy.roll(X, 1, axis=1) where it is last, and "
+        "follows from the others: numpy.c_[numpy.sqrt(1 + (X[:, 1:] ** 2).sum(axis=1)), X[:, "
+        "1:]]. Points of the ball are read by manifold='poincare'."
+    )
+
     separate_rows = True
 
     dim: int

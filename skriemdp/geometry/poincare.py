@@ -47,6 +47,14 @@ class Poincare(CoordinateGeometry):
     1.098612
     """
 
+    form = "poincare"
+    remedy = (
+        "they must lie inside the ball (norm below 1): scale each point outside of it to a "
+        "norm of 1 - 1e-6, X * numpy.minimum(1, (1 - 1e-6) / numpy.linalg.norm(X, axis=1, "
+        "keepdims=True).clip(1e-9)). Points of the hyperboloid become X[:, 1:] / (1 + X[:, "
+        ":1])."
+    )
+
     separate_rows = True
 
     dim: int

@@ -20,12 +20,15 @@ class Product(Geometry):
     """The Riemannian product of geometries.
 
     A point is the concatenation of the factors' points, each flattened in C order, so data stay one
-    array of shape ``(n, sum of sizes)``; :meth:`join` and :meth:`split` convert.
+    array of shape ``(n, sum of sizes)``; :meth:`join` and :meth:`split` convert.  Costs and
+    gradients of your own get the tuple of the parts of a point.
 
     Parameters
     ----------
     *factors : Geometry
         At least one.
+    stacked : bool, default=False
+        For copies of one geometry: a point is then an array ``(len(factors), *factor.shape)``.
 
     Notes
     -----
@@ -44,9 +47,16 @@ class Product(Geometry):
     5.0
     """
 
-    factors: tuple[Geometry, ...]
+    form = "product"
+    remedy = (
+        "look at each part: manifold.split(X) gives them, and manifold.join(*parts) puts them "
+        "side by side again."
+    )
 
-    def __init__(self, *factors: Geometry) -> None:
+    factors: tuple[Geometry, ...]
+    stacked: bool = False
+
+    def __init__(self, *factors: Geometry, stacked: bool = False) -> None:
         if not factors:
             raise ValueError("Product needs at least one geometry.")
         for factor in factors:
@@ -54,13 +64,19 @@ class Product(Geometry):
                 raise TypeError(
                     f"Product needs geometries, got {factor!r}; convert it with as_geometry first."
                 )
+        if stacked and any(factor != factors[0] for factor in factors):
+            raise ValueError("stacked=True is for copies of one geometry; leave it out.")
         object.__setattr__(self, "factors", tuple(factors))
+        object.__setattr__(self, "stacked", bool(stacked))
 
     def __repr__(self) -> str:
-        return f"Product({', '.join(map(repr, self.factors))})"
+        listed = ", ".join(map(repr, self.factors))
+        return f"Product({listed}{', stacked=True' if self.stacked else ''})"
 
     @property
     def shape(self) -> tuple[int, ...]:
+        if self.stacked:
+            return (len(self.factors), *self.factors[0].shape)
         return (sum(self._sizes),)
 
     @property
@@ -88,7 +104,7 @@ class Product(Geometry):
 
     @property
     def base_point(self) -> np.ndarray:
-        return np.concatenate([factor.base_point.ravel() for factor in self.factors])
+        return np.asarray(self.join(*(factor.base_point for factor in self.factors)))
 
     # -- points as tuples of the factors' points ------------------------------------------------
 
@@ -105,17 +121,36 @@ class Product(Geometry):
                     f"{factor} holds points of shape {factor.shape}, got {tuple(part.shape)}."
                 )
             flat.append(xp.reshape(part, (*batch, math.prod(factor.shape))))
-        return _concat(xp, flat)
+        joined = _concat(xp, flat)
+        return xp.reshape(joined, (*joined.shape[:-1], *self.shape)) if self.stacked else joined
 
     def split(self, x: Array) -> tuple[Array, ...]:
         """The factors' parts of `x`, a tuple of arrays ``(..., *factor.shape)``."""
         xp = array_namespace(x)
-        batch = tuple(x.shape[:-1])
+        batch = tuple(x.shape[: x.ndim - self.point_ndim])
+        x = xp.reshape(x, (*batch, sum(self._sizes)))
         stops = list(itertools.accumulate(self._sizes))
         return tuple(
             xp.reshape(x[..., stop - size : stop], batch + factor.shape)
             for factor, size, stop in zip(self.factors, self._sizes, stops, strict=True)
         )
+
+    def as_parts(self, point: Any) -> Any:
+        if self.stacked:
+            return point
+        stops = itertools.accumulate(self._sizes)
+        return tuple(
+            factor.as_parts(point[stop - size : stop].reshape(factor.shape))
+            for factor, size, stop in zip(self.factors, self._sizes, stops, strict=True)
+        )
+
+    def from_parts(self, parts: Any, tangent: bool = False) -> np.ndarray:
+        if self.stacked or not isinstance(parts, (list, tuple)):
+            return super().from_parts(parts, tangent)
+        if len(parts) != len(self.factors):
+            raise ValueError(f"{len(self.factors)} arrays are asked for, one for each factor.")
+        pairs = zip(self.factors, parts, strict=True)
+        return np.asarray(self.join(*(one.from_parts(part, tangent) for one, part in pairs)))
 
     def _split_coordinates(self, coordinates: Array) -> tuple[Array, ...]:
         stops = itertools.accumulate(factor.dim for factor in self.factors)

@@ -95,6 +95,7 @@ class PymanoptGeometry(Geometry):
     _base_point: np.ndarray
     _projector_name: str
     _exp_name: str
+    _last_basis: tuple
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class PymanoptGeometry(Geometry):
     ) -> None:
         set_ = object.__setattr__.__get__(self)
         set_("manifold", manifold)
+        set_("_last_basis", ())
         set_("curvature_bounds", (float(curvature_bounds[0]), float(curvature_bounds[1])))
         set_("injectivity_radius", float(injectivity_radius))
         for needed in (("projection", "to_tangent_space"), ("retraction", "exp")):
@@ -155,7 +157,13 @@ class PymanoptGeometry(Geometry):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PymanoptGeometry):
             return NotImplemented
-        return _same(vars(self), vars(other))
+        return _same(self.__getstate__(), other.__getstate__())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_last_basis"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _last_basis=())
 
     def __hash__(self) -> int:
         return hash((type(self.manifold), self.shape, self.dim))
@@ -172,6 +180,11 @@ class PymanoptGeometry(Geometry):
     def base_point(self) -> np.ndarray:
         return self._base_point.copy()
 
+    @property
+    def knows_logarithms(self) -> bool:
+        """Whether means are defined at all, once its curvature is known."""
+        return self._has("log")
+
     # -- formats --------------------------------------------------------------------------------
 
     def _store(self, layout: Layout, value: Any, dtype: Any = np.float64) -> Any:
@@ -186,6 +199,21 @@ class PymanoptGeometry(Geometry):
     def unpack(self, x: Array) -> Any:
         """One point, array of shape ``shape``, in the manifold's own format."""
         return self._points.unpack(np.asarray(x, dtype=np.float64).ravel())
+
+    def as_parts(self, point: Any) -> Any:
+        if self.shape == self._points.array_shape and not self._points.is_complex:
+            return point
+        return self._points.view(point)
+
+    def from_parts(self, parts: Any, tangent: bool = False) -> np.ndarray:
+        layout = self._tangents if tangent else self._points
+        array = isinstance(parts, np.ndarray) and parts.dtype.kind != "c"
+        if array and parts.shape[parts.ndim - self.point_ndim :] == self.shape:
+            return np.asarray(parts, dtype=np.float64)
+        flat = layout.pack_rows(parts)
+        padding = np.zeros((*flat.shape[:-1], math.prod(self.shape) - layout.size))
+        flat = np.concatenate([flat, padding], axis=-1)
+        return flat.reshape(*flat.shape[:-1], *self.shape)
 
     def _flat(self, x: Array) -> Any:
         """Batch of stored arrays as rows of numbers, ``(..., size)``."""
@@ -267,6 +295,15 @@ class PymanoptGeometry(Geometry):
         return float(total**2 - difference**2) / 4
 
     def _basis(self, point: Array) -> Any:
+        """:meth:`_new_basis`, kept for the last point: records come one by one, at one point."""
+        place = self._points.pack(point).tobytes()
+        last = self._last_basis
+        if not last or last[0] != place:
+            last = (place, self._new_basis(point))
+            object.__setattr__(self, "_last_basis", last)
+        return last[1]
+
+    def _new_basis(self, point: Array) -> Any:
         """``(E, D)``: columns of E are an orthonormal basis, ``D E = I``; stored numbers only.
 
         Householder QR of the projector with column pivoting gives a basis of its range, Cholesky of

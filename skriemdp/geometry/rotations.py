@@ -45,6 +45,13 @@ class Rotations(CoordinateGeometry):
     1.570796
     """
 
+    form = "rotations"
+    remedy = (
+        "they must be orthogonal with determinant 1: the nearest rotations are "
+        "scipy.spatial.transform.Rotation.from_matrix(X).as_matrix(); matrices with "
+        "determinant -1 are reflections."
+    )
+
     separate_rows = True
 
     scale: float = 1.0

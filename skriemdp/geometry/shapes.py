@@ -51,6 +51,13 @@ class PlanarShapes(Geometry):
     0.0
     """
 
+    form = "shapes"
+    remedy = (
+        "landmarks must not all lie in one place: put a public shape in the place of such a "
+        "record, numpy.where((X == X[:, :1]).all(axis=(1, 2), keepdims=True), public_shape, "
+        "X)."
+    )
+
     separate_rows = True
 
     landmarks: int

@@ -61,11 +61,14 @@ class Sphere(CoordinateGeometry):
     True
     """
 
-    separate_rows = True
+    form = "sphere"
     remedy = (
-        "they must have that length: divide each by its norm, and make places by "
-        "skriemdp.geometry.from_lat_lon(lat, lon)."
+        "they must have that length: divide each by its norm, X / numpy.linalg.norm(X, "
+        "axis=1, keepdims=True); make places by skriemdp.geometry.from_lat_lon(lat, lon), and "
+        "shares of a whole by skriemdp.geometry.from_compositions(X)."
     )
+
+    separate_rows = True
 
     dim: int
     radius: float = 1.0

@@ -68,6 +68,9 @@ class Stiefel(Geometry):
     True
     """
 
+    form = "stiefel"
+    remedy = "their columns must be orthonormal: numpy.linalg.qr(X)[0] makes them so."
+
     n: int
     p: int
     metric: str = "embedded"

@@ -9,23 +9,23 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import read_records
 from skriemdp._validation import check_scale
 from skriemdp.core.estimator import Data, PrivateEstimator
 from skriemdp.core.manifold_input import (
-    CHECKS,
     as_points,
     check_membership,
     check_reach,
     checked_points,
     public_ball,
     public_point,
+    read_points,
     warn_published_labels,
     warn_small_search,
 )
 from skriemdp.core.parameters import read_labels
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
 from skriemdp.gives.points import logarithms_at
 from skriemdp.location_scale.points import plan_point_search
@@ -40,8 +40,9 @@ class PointEstimator(PrivateEstimator):
     _flat: bool
 
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        X = read_records(self, X, ensure_min_samples=least, **CHECKS)
+        X = read_points(self, X, manifold=self.manifold, ensure_min_samples=least)
         geometry, points = checked_points(X, self.manifold)
+        check_bounded(geometry)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
     def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -50,7 +51,9 @@ class PointEstimator(PrivateEstimator):
     def _points(self, X: Any) -> np.ndarray:
         """Rows that a fitted estimator is asked about, as points."""
         check_is_fitted(self)
-        points = as_points(self.geometry_, read_records(self, X, reset=False, **CHECKS))
+        points = as_points(
+            self.geometry_, read_points(self, X, manifold=self.geometry_, reset=False)
+        )
         check_membership(self.geometry_, points)
         return points
 
@@ -70,10 +73,13 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     classes: Any
 
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
-        X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
+        X, y = read_points(
+            self, X, y, manifold=self.manifold, labels=True, ensure_min_samples=least
+        )
         classes, y = read_labels(self.classes, y)
         warn_published_labels(self.classes)
         geometry, points = checked_points(X, self.manifold)
+        check_bounded(geometry)
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, y), facts)
 

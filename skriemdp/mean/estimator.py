@@ -27,6 +27,7 @@ from skriemdp.core.manifold_input import (
     geometry_of,
     public_ball,
     public_point,
+    refuse_foreign,
 )
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
@@ -110,8 +111,11 @@ def frechet_mean(
     ------
     ValueError
         For rows that are no points of `manifold`.
-    RuntimeError
-        If the tolerance is not reached.
+
+    Warns
+    -----
+    UserWarning
+        If the tolerance is not reached; the best point is returned.
 
     Examples
     --------
@@ -122,15 +126,18 @@ def frechet_mean(
     """
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
+    refuse_foreign(manifold, X)
     X = read_numbers(X, "X", ensure_2d=True, ensure_min_samples=1)
     geometry, points = checked_points(X, manifold)
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    step, last = 1.0, None
+    step, last, best, least = 1.0, None, point, math.inf
     for _ in range(max_iter):
         velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
+        if size < least:
+            best, least = point, size
         if last is not None:
             # A step that is right for the second derivative along the last one (Barzilai, Borwein).
             before, gone, square = last
@@ -140,7 +147,12 @@ def frechet_mean(
                 step = min(max(step * square / fallen, 1.0 / 64.0), 2.0)
         last = point, velocity, size * size
         point = geometry.exp(point, step * velocity)
-    raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
+    warn_user(
+        f"the mean did not reach tol={tol:g} in max_iter={max_iter} steps; the best point is "
+        f"returned, with a gradient of norm {least:.3g}. Matrices of a condition above 1e9 have no "
+        f"digits for less; pass tol={2.0 * least:.1e}, or shrink each matrix by itself."
+    )
+    return np.asarray(best)
 
 
 class PrivateFrechetMean(TransformerMixin, PointEstimator):

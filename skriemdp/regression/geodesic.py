@@ -23,9 +23,11 @@ from skriemdp.core.manifold_input import (
     public_array,
     public_ball,
     public_point,
+    refuse_foreign,
     warn_small_search,
 )
 from skriemdp.core.work import Work
+from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -230,6 +232,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
 
     def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray, int]:
         """Features, responses with one row each, and how many axes these had."""
+        quietly(lambda y: refuse_foreign(self.manifold, y, "y"), y, names=("y",))
         y = quietly(lambda y: plain(y, "y"), y, names=("y",))
         several = isinstance(y, np.ndarray) and y.ndim > 2
         rows = y.reshape(len(y), math.prod(y.shape[1:])) if several else y
@@ -244,6 +247,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
     def _validate(self, X: Any, y: Any = None) -> Data:
         X, y, axes = self._read(X, y, ensure_min_samples=2)
         geometry, points = checked_points(y, self.manifold, "y")
+        check_bounded(geometry)
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": axes}
         return Data((X, points), facts)
 

@@ -28,6 +28,8 @@ class SPDGeometry(CoordinateGeometry):
     triangle row by row.
     """
 
+    form = "spd"
+
     separate_rows = True
     symmetric_matrices = True
     total_logarithms = True
