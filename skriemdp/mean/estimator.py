@@ -188,8 +188,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         noise in small dimension, and with ``delta=0`` it is purely private.  "auto": Laplace if it
         saves 10 % of the mean square error, else Gaussian.
     shrink : {"auto", None}, default="auto"
-        "auto": James-Stein shrinkage towards the public centre, with "auto" and "tangent"; helps
-        when the noise is of the size of the ball.
+        "auto": James-Stein shrinkage towards the centre of the ball in which the mean is asked
+        for, with "auto" and "tangent"; helps when the noise is of the size of the ball.
     uncertainty : bool, default=False
         Release the second moment of the records around the mean with the mean, so that
         `confidence_region` and `covariance_` tell how far it may lie from that of the population
