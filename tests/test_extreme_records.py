@@ -237,7 +237,7 @@ def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
     assert GaussianEvent(2.0, np.int8(100)).repeated(3).mu == GaussianEvent(2.0, 300).mu
     for epsilon in (narrow(0.7), narrow(1.0)):
         assert gaussian_mu.__wrapped__(epsilon, 1e-5) == gaussian_mu(float(epsilon), 1e-5)
-        budget = plan_mean(Euclidean(2), 100, epsilon, 0.0, mechanism="tangent")
+        budget = plan_mean(Euclidean(2), 100, epsilon, 0.0, mechanism="tangent", ball=ball)
         assert budget.count + 1.0 / budget.law.scale_over_sensitivity <= float(epsilon)
     model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5), n_frequencies=4)
     terms = Terms(1.0, 1e-5)

@@ -66,8 +66,7 @@ class Squares(Give):
 
 def _chart(geometry: Any) -> Chart | None:
     """The chart of a geometry that has one."""
-    none = geometry.quick_distances or geometry.chart(geometry.base_point[None]) is None
-    return None if none else Chart(geometry)
+    return Chart(geometry) if geometry.charted and not geometry.quick_distances else None
 
 
 @dataclass(frozen=True, eq=False)

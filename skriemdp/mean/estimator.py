@@ -57,7 +57,7 @@ from skriemdp.mean.planning import (
     descent_or_tangent,
     plan_mean,
 )
-from skriemdp.mean.program import MeanProgram, Released, found_ball, plan_program
+from skriemdp.mean.program import MeanProgram, Released, found_ball
 from skriemdp.mean.releases import (
     LEAST_MATRICES,
     DescentMean,
@@ -188,8 +188,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         noise in small dimension, and with ``delta=0`` it is purely private.  "auto": Laplace if it
         saves 10 % of the mean square error, else Gaussian.
     shrink : {"auto", None}, default="auto"
-        "auto": James-Stein shrinkage towards the public centre, with "auto" and "tangent"; helps
-        when the noise is of the size of the ball.
+        "auto": James-Stein shrinkage towards the centre of the ball in which the mean is asked
+        for, with "auto" and "tangent"; helps when the noise is of the size of the ball.
     uncertainty : bool, default=False
         Release the second moment of the records around the mean with the mean, so that
         `confidence_region` and `covariance_` tell how far it may lie from that of the population
@@ -867,7 +867,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         check_option(("auto", None), shrink=self.shrink)
         ball = self._clients_ball(geometry)
         target = float(self.epsilon), float(self.delta)
-        chosen: Any = plan_program(
+        chosen: Any = plan_mean(
             geometry, n, *target, mechanism="tangent", noise="gaussian", ball=ball
         )
         count, last = (chosen.opening.mu * math.sqrt(each.share) for each in chosen.releases)
