@@ -103,9 +103,10 @@ def _warn(warning: Warning) -> None:
 
 @contextlib.contextmanager
 def unwarned() -> Iterator[None]:
-    """Silence warnings in a block: of a plan that is made again."""
-    token = _silent.set(True)
+    """Silence warnings in a block: of a plan that is made again, or of fits that nobody sees."""
+    silent, words = _silent.set(True), _words.set(Words())
     try:
         yield
     finally:
-        _silent.reset(token)
+        _words.reset(words)
+        _silent.reset(silent)

@@ -172,6 +172,7 @@ PROMISES = {
     "classification": "class means, mean/classifier.py",
     "composing_fits": "fits that share a budget",
     "constant_curvature": "digits on spheres and hyperboloids",
+    "cures": "what a message tells to do ends the message",
     "dask": "records in dask arrays, descent/chunked.py",
     "decomposition": "principal eigenvectors, pca/",
     "dividing": "a budget in parts",

@@ -35,10 +35,9 @@ _SHRUNK = 0.7
 # It is always taken where the radius exceeds this many curvature radii: there one mean goes too
 # far.
 _CURVED = 2.0
-# A search that ends while its radii still shrink, with one below this many times what its own
-# noise explains, says so: in 299 of 300 fits to data a hundred thousand spreads from where it
-# began, and in half of the fits to data a thousand off, where nothing tells how good they are.
-_HIDDEN = 3.0
+# A search that ends while its radii still shrink so fast, with one below this many times what its
+# own noise explains, ended by its depth and not by what it found, and says so.
+_FAST, _HIDDEN = 0.2, 8.0
 # Names of the releases.
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
@@ -225,7 +224,9 @@ class Found(Start):
     noise: float = 0.0
 
 
-def warn_unsettled(radius: float, noise: float, dim: int, shrinks: bool) -> None:
+def warn_unsettled(
+    radius: float, noise: float, dim: int, shrinks: bool, cure: str = "pass a public center= or "
+) -> None:
     """Warn, from released numbers, where a search ended before its radius was that of the data.
 
     Parameters
@@ -235,19 +236,22 @@ def warn_unsettled(radius: float, noise: float, dim: int, shrinks: bool) -> None
     dim : int
     shrinks : bool
         Whether it was still much smaller than the one before.
+    cure : str
+        What there is besides a shift of the rows.
     """
     if shrinks and radius < _HIDDEN * noise * math.sqrt(chdtri(dim, 0.05)):
         warn_user(
             f"a search ended with a radius of {radius:.3g} (a private estimate) that its own noise "
             "explains: the data lie far from where it began, beside their spread, or are few. The "
-            "result may be off by more than their spread. Pass a public center= near the data, or "
-            "subtract one from the rows, or use more records or a larger epsilon."
+            f"result may be off by more than their spread; {cure}subtract a public point near the "
+            "data from the rows, or use more records or a larger epsilon."
         )
 
 
 def warn_beyond(q: float, grid: np.ndarray, limit: float = math.inf) -> None:
     """Warn where a released radius is the widest or the narrowest of the public `grid`."""
-    if q >= grid[-1] and math.isinf(limit):
+    # An answer is the middle of an interval that ends in the grid.
+    if q > 0.999 * math.sqrt(grid[-2] * grid[-1]) and math.isinf(limit):
         warn_user(
             f"a radius above {grid[-1]:.3g} was needed (a private estimate), the widest that a "
             "search knows, so where the data are was not found; divide them by a public number of "
@@ -438,7 +442,7 @@ def search(curator: Curator, plan: LocationScaleSearch, where: Where) -> Found:
         # (benchmarks/wide_means.py).
         if radius <= 1.4 * plan.radii.ball:
             radius = min(radius, plan.radii.ball)
-        shrinks = plan.center is None and last is not None and q < _SHRUNK * last
+        shrinks = plan.center is None and last is not None and q < _FAST * last
         if curator.whether(True, dearest=False):  # a rehearsal found nothing to tell
             warn_unsettled(radius, noise, plan.dim, shrinks)
             warn_beyond(q, grid, plan.radii.limit)

@@ -249,7 +249,7 @@ class BoundsSearch:
             center, error = self._mean(asked, center, bound, self.mean_share)
             norm = self._norm(asked, center, bound * _NEAR)
         if self.row_norm is None:
-            warn_unsettled(norm, math.sqrt(error / self.d), self.d, norm < 0.7 * bound)
+            warn_unsettled(norm, math.sqrt(error / self.d), self.d, norm < 0.2 * bound, "")
         return Bounds(rows, center, norm, center)
 
     def _release_pairs(self, asked: _Asking) -> Bounds:
@@ -263,8 +263,8 @@ class BoundsSearch:
             warn_user(
                 f"mean_ is off by about {math.sqrt(error):.3g} (a private estimate), more than the "
                 f"spread of the data, which lie within about {norm:.3g} of their mean; the "
-                "components do not depend on it. For mean_ and transform pass a public center= "
-                "near the data."
+                "components do not depend on it. For mean_ and transform subtract a public point "
+                "near the data from the rows, or use more records or a larger epsilon."
             )
         return Bounds(pairs, center, norm, mean)
 

@@ -104,6 +104,10 @@ class _Prepaid(Uncharged):
         self._left.remove(event)
 
 
+# Errors of a function, whatever it is given.
+_FAULTS = {"TypeError", "NameError", "AttributeError", "ZeroDivisionError", "RecursionError"}
+
+
 class PrivateGridSearchCV(AsksForRows):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
@@ -451,7 +455,7 @@ class PrivateGridSearchCV(AsksForRows):
             rng = public_generator(0, "made-up records of a search")
             made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
             made = [as_given(records, given, y, step) for records in made]
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
+            with warnings.catch_warnings(), unwarned(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 model.fit(*made[0])
         except Exception as error:  # noqa: BLE001  the estimator may want other records than these
@@ -459,6 +463,11 @@ class PrivateGridSearchCV(AsksForRows):
         else:
             loss = cast(Callable[..., Any], self.loss)
             check = check_rows(lambda X, y: loss(model, X, y), [made])
+            if check.error in _FAULTS:
+                raise TypeError(
+                    f"loss raised {check.error} on made-up records, and would do so on yours; pass "
+                    "a function (model, X, y) that returns one number for each record."
+                )
         refuse_mixing(check, "loss")
         return check
 
