@@ -173,8 +173,9 @@ def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) 
 def read_ids(ids: Any, n_rows: int | None, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct ids, and the place of each row's id among them.
 
-    All ids of the library are read here.  They are the same if they are equal, whatever their
-    types (``1 == 1.0 == True``); nothing is rounded or written as text to compare it.  The order of
+    All ids of the library are read here.  They are the same if their values are exactly equal,
+    whatever their types (``1 == 1.0 == True``, but ``np.float32(0.1)`` is a little more than 0.1,
+    whatever NumPy says); nothing is rounded or written as text to compare it.  The order of
     distinct ids is a function of their set alone: numbers, text, bytes, UUIDs, dates, tuples,
     frozensets, each in its own order.  So who owns which rows, and what else stands in the column,
     moves nobody's place.

@@ -104,7 +104,7 @@ def test_nobodys_place_depends_on_the_rows_of_others(kind):
     assert len(of) == 60
 
 
-def test_ids_are_equal_where_python_says_so():
+def test_ids_are_equal_where_their_values_are():
     def count(*ids):
         return len(read_ids(list(ids), len(ids), "groups")[0])
 
@@ -113,6 +113,9 @@ def test_ids_are_equal_where_python_says_so():
     assert count("1", 1, b"1", (1,), frozenset([1])) == 5
     assert count((1, "a"), (1.0, "a"), (True, np.str_("a")), (Decimal(1), "a")) == 1
     assert count(2**53, 2**53 + 1, 0.5) == 3  # NumPy rounds them to two
+    assert count(0.1, np.float32(0.1)) == count(0.1, np.float16(0.1), Decimal("0.1")) - 1 == 2
+    assert count(0.5, np.float32(0.5), np.float16(0.5), Fraction(1, 2), Decimal("0.5")) == 1
+    assert count((0.1,), (np.float32(0.1),)) == 2
     assert count(2**63, -1) == count(2**80, 2**80 + 1) == 2
     assert count("a", "a\0") == count(b"a", b"a\0") == 2  # NumPy drops what is at the end
     assert count(0.0, -0.0, 0) == count((0.0,), (-0.0,)) == 1

@@ -47,6 +47,65 @@ def test_seeded_streams_repeat_only_for_the_same_context_and_label():
         assert not np.any(base == other)
 
 
+def key_of(streams, *label):
+    """The key of what a stream draws from, before it has drawn."""
+    return streams(*label).bit_generator.state["state"]["keysetup"].tobytes()
+
+
+SEEDLESS = {
+    "a fit": lambda: key_of(NoiseStreams(), "a"),
+    "queries": lambda: key_of(NoiseStreams().repeatable("queries"), "query", b"x"),
+}
+
+
+@pytest.mark.parametrize("kind", SEEDLESS)
+def test_every_bit_of_256_from_the_system_is_in_the_key(kind, monkeypatch):
+    pool, asked = np.random.default_rng(0).bytes(32), []
+
+    def flipped(bit):
+        number = int.from_bytes(pool, "little") ^ (0 if bit is None else 1 << bit)
+
+        def given(count):
+            asked.append(count)
+            return number.to_bytes(32, "little")[:count]
+
+        monkeypatch.setattr("skriemdp._random.secrets.token_bytes", given)
+        return SEEDLESS[kind]()
+
+    assert len({flipped(bit) for bit in (None, *range(256))}) == 257
+    assert flipped(None) == flipped(None) and min(asked) >= 32
+
+
+@pytest.mark.parametrize("kind", SEEDLESS)
+def test_every_bit_of_a_key_is_zero_or_one_by_chance(kind):
+    """One fails in 256 * 2^-127 runs."""
+    keys = [SEEDLESS[kind]() for _ in range(128)]
+    assert len(set(keys)) == 128
+    bits = np.unpackbits(np.frombuffer(b"".join(keys), np.uint8).reshape(128, 32), axis=1)
+    assert (bits.min(axis=0) == 0).all() and (bits.max(axis=0) == 1).all()
+
+
+LABELS = [("a",), ("b",), ("a", "a"), ("a", "b"), ("b", "a"), ("a", 1), ("a", "1"), ("a", b"1")]
+LABELS += [("a", "a", "a"), ("a", "a", "b"), ("ab",), ("a, b",), (("a", "b"),), ()]
+
+
+@pytest.mark.parametrize(
+    "made", [NoiseStreams().repeatable("q"), NoiseStreams(7, b"data")], ids=["repeatable", "seeded"]
+)
+def test_every_part_of_a_label_is_in_the_key(made):
+    assert len({key_of(made, *label) for label in LABELS}) == len(LABELS)
+
+
+def test_labels_of_two_fits_and_of_two_purposes_share_no_key():
+    streams = NoiseStreams()
+    several = [streams.repeatable(*label) for label in (("q",), ("q", 1), ("r",))]
+    several += [NoiseStreams().repeatable("q"), NoiseStreams(7).repeatable("q"), NoiseStreams(7)]
+    several += [NoiseStreams(7, b"other"), NoiseStreams(8)]
+    keys = [key_of(each, "query", b"x") for each in several]
+    assert len(set(keys)) == len(keys)
+    assert key_of(several[0], "query", b"x") == keys[0]
+
+
 def test_a_label_is_used_once():
     streams = NoiseStreams()
     streams("a")

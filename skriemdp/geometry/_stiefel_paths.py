@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Any
 
 from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero, sinc
@@ -123,18 +124,16 @@ def _exp_connection(
     w_a: Array,
     w_b: Array,
     beta: float,
-    sign: float,
-    steps: int,
+    share: Any,
     terms: int,
 ) -> tuple[Array, Array]:
-    """``expm(sign L)`` applied to ``(w_a, w_b)``, by `steps` Taylor expansions."""
-    for _ in range(steps):
-        term_a, term_b = w_a, w_b
-        for order in range(1, terms):
-            term_a, term_b = _connection(xp, a, b, term_a, term_b, beta)
-            factor = sign / (steps * order)
-            term_a, term_b = factor * term_a, factor * term_b
-            w_a, w_b = w_a + term_a, w_b + term_b
+    """``expm(share L)`` applied to ``(w_a, w_b)``, by a Taylor expansion."""
+    term_a, term_b = w_a, w_b
+    for order in range(1, terms):
+        term_a, term_b = _connection(xp, a, b, term_a, term_b, beta)
+        factor = share / order
+        term_a, term_b = factor * term_a, factor * term_b
+        w_a, w_b = w_a + term_a, w_b + term_b
     return w_a, w_b
 
 
@@ -143,10 +142,15 @@ def carry(
 ) -> tuple[Array, Array]:
     """Transport along the geodesic (a, b) up to the group's differential, to rounding."""
     # |L| <= 1.5 sqrt(2) |a| + |b| (commutators by the inequality of Boettcher and Wenzel), so every
-    # step has norm at most 1 and 18 terms leave 1 / 18! < 2e-16.
+    # step has norm at most 1 and 18 terms leave 1 / 18! < 2e-16.  A row takes as many steps as its
+    # own geodesic needs, whoever stands beside it.
     norm = 2.2 * frobenius(xp, a) + frobenius(xp, b)
-    steps = 1 + int(xp.max(norm)) if math.prod(norm.shape) else 1
-    return _exp_connection(xp, a, b, w_a, w_b, beta, 1.0, steps, 18)
+    norm = xp.where(xp.isfinite(norm), norm, xp.zeros_like(norm))
+    steps = 1 + xp.floor(norm)[..., None, None]
+    for done in range(int(xp.max(steps)) if math.prod(norm.shape) else 0):
+        moved = _exp_connection(xp, a, b, w_a, w_b, beta, 1.0 / steps, 18)
+        w_a, w_b = (xp.where(done < steps, *pair) for pair in zip(moved, (w_a, w_b), strict=True))
+    return w_a, w_b
 
 
 def log(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> tuple[Array, Array]:
@@ -216,7 +220,7 @@ def _correction(
     back = t(xp, turn) @ gap @ t(xp, twist)
     w_a, w_b = skew(xp, back[:, :p, :]), back[:, p:, :]
     # An inexact transport only slows the iteration down: more terms cost more than they save.
-    w_a, w_b = _exp_connection(xp, a, b, w_a, w_b, beta, -1.0, 1, 3)
+    w_a, w_b = _exp_connection(xp, a, b, w_a, w_b, beta, -1.0, 3)
     return xp.concat([w_a, w_b], axis=-2), frobenius(xp, gap)
 
 

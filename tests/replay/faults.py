@@ -902,6 +902,18 @@ CHANGES = (
         "half of the rounds",
         "federated",
     ),
+    Change(
+        "_random:NoiseStreams._key",
+        takes(label=lambda a: a.label if a.self._secret is None else a.label[:1]),
+        "one noise for all queries",
+        "regression",
+    ),
+    Change(
+        "_random:NoiseStreams._key",
+        takes(label=lambda a: a.label[:-1]),
+        "one noise for all clients",
+        "federated rsgd 1.0",
+    ),
 )
 
 # What no charge and no bound shows: numbers that nobody released.

@@ -40,7 +40,7 @@ from skriemdp.privacy.events import (
 from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.riemannian_laws.profiles import RiemannianEvent
 
-REAL_DRAW = noise.draw
+REAL_DRAW, REAL_STREAM = noise.draw, NoiseStreams.__call__
 # Rounding of the differences that a test forms; integers have none.
 TOLERANCE = 1e-9
 RUNS_OF_A_SEARCH = 3
@@ -177,6 +177,8 @@ class Tape:
     def _start(self, recording):
         self._recording, self._place, self._batches, self._batch = recording, 0, 0, None
         self._labels: dict[int, tuple] = {}
+        self._real: dict[int, np.random.Generator] = {}
+        self._words: dict[int, Draw] = {}
         self._alive: list = []
 
     # -- fits -------------------------------------------------------------------------------------
@@ -211,10 +213,11 @@ class Tape:
 
     @contextlib.contextmanager
     def _installed(self, outcome):
-        def stream(_, *label):
+        def stream(streams, *label):
+            real = REAL_STREAM(streams, *label)
             key = hashlib.blake2b(repr(label).encode(), digest_size=8).digest()
             generator = np.random.default_rng(int.from_bytes(key, "little"))
-            self._labels[id(generator)] = label
+            self._labels[id(generator)], self._real[id(generator)] = label, real
             self._alive.append(generator)
             return generator
 
@@ -309,6 +312,7 @@ class Tape:
             points=_asked_about() if self.unit != "record" else {},
             answer=None,
         )
+        self._hold_noise_apart(entry, rng)
         if not self._recording:
             return self._replayed(entry)
         if self.quiet and not entry.size and law != "k-norm":
@@ -337,6 +341,21 @@ class Tape:
         """The name of the stream that `rng` is; of the first one of several."""
         rng = getattr(rng, "_generators", [rng])[0]
         return self._labels.get(id(rng), ())
+
+    def _hold_noise_apart(self, entry, rng):
+        """Refute two unlike releases that real generators would give the same noise.
+
+        The first word that each would draw now tells: one that goes on has another one.
+        """
+        for generator in getattr(rng, "_generators", [rng]):
+            if id(generator) not in self._real:
+                continue
+            word = int(self._real[id(generator)].integers(2**64, dtype=np.uint64))
+            first = self._words.setdefault(word, entry)
+            if first is not entry and differences(
+                (first.exact, first.public), (entry.exact, entry.public)
+            ):
+                self._refute(f"two releases with the same noise: {first.label}, {entry.label}")
 
     def _replayed(self, entry):
         if self._place >= len(self.draws):
