@@ -442,7 +442,9 @@ def search(curator: Curator, plan: LocationScaleSearch, where: Where) -> Found:
         # (benchmarks/wide_means.py).
         if radius <= 1.4 * plan.radii.ball:
             radius = min(radius, plan.radii.ball)
-        shrinks = plan.center is None and last is not None and q < _FAST * last
+        # A scale is for a descent that goes on from there.
+        settles = plan.center is not None or plan.highest < 0.9
+        shrinks = not settles and last is not None and q < _FAST * last
         if curator.whether(True, dearest=False):  # a rehearsal found nothing to tell
             warn_unsettled(radius, noise, plan.dim, shrinks)
             warn_beyond(q, grid, plan.radii.limit)
