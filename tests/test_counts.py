@@ -51,11 +51,11 @@ def test_noise_alone_does_not_tell_of_clipped_records():
         assert (
             told_fraction(0.1 + 0.999 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True) == 1.0
         )
-        warn_cut(0.02 + 0.999 * RARELY * 0.1, 0.1, 1.0)
+        warn_cut(0.02 + 0.999 * RARELY * 0.1, 0.1, 1.0, None, "private")
     with pytest.warns(UserWarning, match="were cut"):
         told_fraction(0.1 + 1.001 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True)
     with pytest.warns(UserWarning, match="region covers"):
-        warn_cut(0.02 + 1.001 * RARELY * 0.1, 0.1, 1.0)
+        warn_cut(0.02 + 1.001 * RARELY * 0.1, 0.1, 1.0, None, "private")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert told_fraction(1.19 + 0.1, 0.2, 0.1, "were cut") == 1.0

@@ -273,7 +273,7 @@ def distance_to_the_origin(model, X, y):
         ({}, False, INTEGERS),
         ({"loss": distance_to_the_origin}, False, INTEGERS),
         ({}, True, f"{INTEGERS}; floating-point losses that may round otherwise in other company"),
-        ({"estimator": PrivateFrechetMean(radius=1.0)}, False, PLAIN),
+        ({"estimator": PrivateFrechetMean(radius=1.0)}, False, f"{INTEGERS}; {PLAIN}"),
     ],
     ids=["plain", "loss", "groups", "laplace"],
 )

@@ -32,6 +32,7 @@ from skriemdp.descent.variance_reduction import (
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import Steps
 from skriemdp.privacy.calibration import gaussian_epsilon
 from skriemdp.schedules import FUNCTION_CLASSES, FunctionClass, curvature_constant, schedule
 
@@ -157,7 +158,7 @@ def test_noise_has_the_calibrated_size_in_the_riemannian_metric(geometry):
     sigma = 3.0 * 2 * 0.2 / 2
     mean = exact_mean(query)
     rng = np.random.default_rng(5)
-    releases = np.stack([FullBatch().noisy_mean(query, 3.0, rng) for _ in range(150)])
+    releases = np.stack([FullBatch().noisy_mean(query, 3.0, Steps(1), rng) for _ in range(150)])
     squares = (np.linalg.norm(releases - mean, axis=1) / sigma) ** 2
     degrees = 150 * geometry.dim
     assert squares.sum() == pytest.approx(degrees, abs=6 * math.sqrt(2 * degrees))

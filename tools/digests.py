@@ -121,7 +121,7 @@ SPACES: dict[str, tuple[Any, Callable[[int], np.ndarray]]] = {
     "euclidean": (g.Euclidean(3), lambda seed: bell(seed, _N, 3) + [5.0, -2.0, 1.0]),
     "sphere": (g.Sphere(2), lambda seed: on_sphere(seed, 2)),
     "large sphere": (g.Sphere(4, radius=3.0), lambda seed: on_sphere(seed, 4, 3.0)),
-    "circle": (g.Circle(24.0), lambda seed: 0.5 * bell(seed, _N, 1) + 23.0),
+    "circle": (g.Circle(24.0), lambda seed: (0.5 * bell(seed, _N, 1) + 23.0) % 24.0),
     "hyperboloid": (g.Hyperboloid(2), lambda seed: on_hyperboloid(seed, 2)),
     "poincare": (g.Poincare(3), lambda seed: in_ball(seed, 3)),
     "affine": (g.SPD(2), lambda seed: matrices(seed, 2)),

@@ -6,15 +6,18 @@ Docs/theory/curator.md proves each of them.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.releases import Batches, FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import SelectionEvent, compose
+from skriemdp.privacy.events import compose
 from skriemdp.privacy.laplace import LaplaceEvent
+
+if TYPE_CHECKING:
+    from skriemdp.privacy.events import SelectionEvent
 
 SAMPLERS = {"poisson": PoissonSampler, "fixed size": FixedSizeSampler}
 
@@ -150,4 +153,6 @@ class Selection:
 
     def event(self, n: int) -> SelectionEvent:
         """All of it, on n records."""
+        from skriemdp.privacy.events import SelectionEvent
+
         return SelectionEvent(self.each.event(n), self.runs, shape=self.shape)

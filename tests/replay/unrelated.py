@@ -21,6 +21,9 @@ def unrelated(pair: Any) -> tuple:
     clients, ids = _clients_and_ids(pair)
     columns = [i for i in range(len(pair.data)) if i not in (clients, ids)]
     sizes = [_whole(data[columns[0]]).shape[0] for data in (pair.data, pair.other)]
+    if ids is None and sizes == [1, 1]:  # one record, between the two
+        pairs = zip(pair.data, pair.other, strict=True)
+        return tuple(a if i in pair.public else 0.5 * (a + b) for i, (a, b) in enumerate(pairs))
     if ids is None:
         changed, new = [np.array([pair.changed % n]) for n in sizes], {}
         n = sizes[0]
