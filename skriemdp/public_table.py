@@ -94,7 +94,12 @@ class PublicTable(QuietQueries, TransformerMixin, BaseEstimator):
     7.35
     """
 
-    def __init__(self, schema: Any = (-1.0, 1.0), *, indicators: bool | Sequence[Any] = True):
+    def __init__(
+        self,
+        schema: Mapping[Any, Any] | Sequence[Any] = (-1.0, 1.0),
+        *,
+        indicators: bool | Sequence[Any] = True,
+    ):
         self.schema = schema
         self.indicators = indicators
 

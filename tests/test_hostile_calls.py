@@ -39,6 +39,7 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentClassifier,
     PrivateTangentPCA,
+    PublicTable,
 )
 from skriemdp._quiet import QuietQueries
 from skriemdp.datasets import from_frame, region_covariance
@@ -58,6 +59,7 @@ from skriemdp.geometry import (
     to_lat_lon,
 )
 from skriemdp.inference import ConfidenceRegion, MeanInference, MedianInference
+from skriemdp.moabb import SubjectDecoder
 from skriemdp.plotting import (
     AdaGradDisplay,
     CapturedVarianceDisplay,
@@ -148,6 +150,8 @@ ESTIMATORS = [
     PerGroup(Recenter("euclidean"), PrivateMinimumDistanceToMean(radius=3.0)),
     Recenter("euclidean"),
     Recenter("spd"),
+    PublicTable(),
+    SubjectDecoder(PrivateMinimumDistanceToMean(radius=3.0), "recenter"),
 ]
 METHODS = (
     "predict predict_proba decision_function transform inverse_transform score recommend "
@@ -353,7 +357,7 @@ def with_recorder(estimator, recorder):
 
 def owners(estimator, n):
     """What `fit` asks for besides rows: who owns them."""
-    required = {PerGroup: "groups", FederatedEstimator: "clients"}
+    required = {PerGroup: "groups", FederatedEstimator: "clients", SubjectDecoder: "subjects"}
     return {required[type(estimator)]: np.arange(n) % 4} if type(estimator) in required else {}
 
 
@@ -852,7 +856,9 @@ EVERY = pytest.mark.parametrize("index", range(len(ESTIMATORS)))
 @EVERY
 @pytest.mark.filterwarnings("ignore")
 def test_complex_and_one_dimensional_rows_are_refused(index):
-    assert re.search(r"X.*complex numbers.*(separate columns|numpy\.)", refused(index, lambda X: X * 1j))
+    assert re.search(
+        r"X.*complex numbers.*(separate columns|numpy\.)", refused(index, lambda X: X * 1j)
+    )
     text = refused(index, lambda X: X.reshape(len(X), -1)[:, 0])
     assert text.startswith("X") and re.search("[Rr]eshape", text)
 

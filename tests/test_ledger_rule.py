@@ -20,7 +20,7 @@ NAMES = ("", "a", "b", "c")  # the whole, and three partitions
 
 
 class Model:
-    """One data set: its ceiling, and the sums of what was charged to the whole and to partitions."""
+    """One data set: its ceiling, and the sums of what whole and partitions were charged."""
 
     def __init__(self, ceiling):
         self.ceiling, self.sums = Fraction(ceiling), dict.fromkeys(NAMES, Fraction(0))

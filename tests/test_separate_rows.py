@@ -309,7 +309,9 @@ def test_labels_that_are_read_off_y_are_announced(model):
         model().fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "delta=|n=60 records|the gradients of the coeff|the released class means")
+        warnings.filterwarnings(
+            "ignore", "delta=|n=60 records|the gradients of the coeff|the released class means"
+        )
         model(classes=[0.0, 1.0]).fit(X, Y)
 
 

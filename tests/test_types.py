@@ -21,7 +21,7 @@ ALONE = {
     *("step_size", "uncertainty", "whiten"),
 }
 # Not estimators of a statistic: they wrap others.
-OTHERS = ("FederatedEstimator", "PrivateGridSearchCV", "PerGroup", "Recenter")
+OTHERS = ("FederatedEstimator", "PrivateGridSearchCV", "PerGroup", "PublicTable", "Recenter")
 
 SCRIPT = """
 import numpy as np

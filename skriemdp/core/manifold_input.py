@@ -47,7 +47,9 @@ def refuse_foreign(manifold: Any, X: Any, name: str = "X") -> None:
     """Refuse complex points, and lists of the parts of points, with what becomes of them."""
     kind = kind_of(manifold)
     if getattr(getattr(X, "dtype", None), "kind", "") == "c" and complex_cure(kind):
-        raise ValueError(f"{name} holds complex numbers. Complex data not supported. {complex_cure(kind)}")
+        raise ValueError(
+            f"{name} holds complex numbers. Complex data not supported. {complex_cure(kind)}"
+        )
     if kind != "product" or not isinstance(X, (list, tuple)):
         return
     shapes, lengths = [np.shape(part)[1:] for part in X], {np.shape(part)[:1] for part in X}

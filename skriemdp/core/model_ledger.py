@@ -38,10 +38,6 @@ def ledger_of(estimator: Any) -> Any:
     return chosen_accountant(accountant, next(filter(None, tokens), None))
 
 
-# Where an unfitted estimator that names no ledger carries the one that was active.
-_TOKEN = "_ledger_token"
-
-
 def _searched(value: Any) -> bool:
     return is_estimator(value) or is_container(value)
 
@@ -51,8 +47,6 @@ def _named(estimator: Any) -> Iterator[tuple[str, Any]]:
     for path, value in walk(estimator, into=_searched):
         if is_estimator(value):
             named = getattr(value, "accountant", None)
-            if named is None:
-                named = (vars(value).get(_TOKEN) or {}).get("handle")
             if named is not None:
                 yield f"{path}.accountant".removeprefix("."), named
         elif _is_ledger(value) and _TOKEN not in path:
