@@ -38,8 +38,9 @@ _SHRUNK = 0.7
 # far.
 _CURVED = 2.0
 # A search that ends while its radii still shrink so fast, with one below this many times what its
-# own noise explains, ended by its depth and not by what it found, and says so.
-_FAST, _HIDDEN = 0.2, 8.0
+# own noise explains, ended by its depth and not by what it found, and says so.  A scale among a
+# tenth of far records is less than a tenth of a radius that holds nearly all.
+_FAST, _FAST_SCALE, _HIDDEN = 0.2, 0.03, 8.0
 # Names of the releases.
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
@@ -397,7 +398,8 @@ class LocationScaleSearch:
             if radius <= 1.4 * self.radii.ball:
                 radius = min(radius, self.radii.ball)
             if self.center is None:
-                shrinks = last is not None and q < _FAST * last
+                fast = _FAST if self.highest > 0.9 else _FAST_SCALE
+                shrinks = last is not None and q < fast * last
                 warn_unsettled(radius, noise, self.dim, shrinks)
             warn_beyond(q, grid, self.radii.limit)
         return Found(center, start.unit, start.direction, start.length, radius, level, noise)
