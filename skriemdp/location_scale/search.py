@@ -36,8 +36,9 @@ _SHRUNK = 0.7
 # far.
 _CURVED = 2.0
 # A search that ends while its radii still shrink so fast, with one below this many times what its
-# own noise explains, ended by its depth and not by what it found, and says so.
-_FAST, _HIDDEN = 0.2, 8.0
+# own noise explains, ended by its depth and not by what it found, and says so.  A scale among a
+# tenth of far records is less than a tenth of a radius that holds nearly all.
+_FAST, _FAST_SCALE, _HIDDEN = 0.2, 0.03, 8.0
 # Names of the releases.
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
@@ -445,9 +446,8 @@ def search(curator: Curator, plan: LocationScaleSearch, where: Where) -> Found:
         # (benchmarks/wide_means.py).
         if radius <= 1.4 * plan.radii.ball:
             radius = min(radius, plan.radii.ball)
-        # A scale is for a descent that goes on from there.
-        settles = plan.center is not None or plan.highest < 0.9
-        shrinks = not settles and last is not None and q < _FAST * last
+        fast = _FAST if plan.highest > 0.9 else _FAST_SCALE
+        shrinks = plan.center is None and last is not None and q < fast * last
         if curator.whether(True, dearest=False):  # a rehearsal found nothing to tell
             warn_unsettled(radius, noise, plan.dim, shrinks)
             warn_beyond(q, grid, plan.radii.limit)
