@@ -223,7 +223,7 @@ class GeometricMedian:
         return found, known if curator.whether(False, dearest=True) else self._moved(found, known)
 
     def _moved(self, found: Found, known: MedianInference) -> MedianInference:
-        """With the median, inside of what is public."""
+        """What is known, with a median that is inside of what is public."""
         moved = Points(self.geometry).move(known.center, known.step)
         moved = self._inside(found.center, moved)
         same = np.array_equal(moved, known.moved)
