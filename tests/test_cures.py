@@ -30,6 +30,7 @@ from skriemdp import (
 )
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean
+from skriemdp.ledger.errors import BudgetError
 from skriemdp.preprocessing import PerGroup, Recenter
 
 SOURCE = Path(skriemdp.__file__).parent
@@ -49,6 +50,11 @@ Y = (X[:, 0] > 0).astype(int)
 WHO = np.arange(N) // 2
 A = RNG.normal(size=(N, 3, 12))
 SPDS = A @ A.swapaxes(1, 2) / 12
+B = RNG.normal(size=(N, 3, 12)) + 1j * A
+HERMITIAN = B @ B.conj().swapaxes(1, 2) / 12
+DOUBLED = np.block([[HERMITIAN.real, -HERMITIAN.imag], [HERMITIAN.imag, HERMITIAN.real]])
+CENTRED, SIGNALS = np.eye(4) - 0.25, RNG.normal(size=(N, 4, 60))
+THIN = CENTRED @ (SIGNALS @ SIGNALS.swapaxes(1, 2) / 60) @ CENTRED + 1e-11 * np.eye(4)
 SPHERE = X / np.linalg.norm(X, axis=1, keepdims=True)
 FAR = X + 1e6
 
@@ -216,6 +222,16 @@ CASES = {
     "what was not learned": (
         lambda: PrivateFrechetMean(accountant=Recorder()).fit(X).covariance_,
         lambda: PrivateFrechetMean(uncertainty=True, accountant=Recorder()).fit(X).covariance_,
+    ),
+    "complex matrices": (mean(HERMITIAN, manifold="spd"), mean(DOUBLED, manifold="spd")),
+    "matrices of a large condition": (
+        lambda: skriemdp.frechet_mean(THIN, "spd"),
+        lambda: skriemdp.frechet_mean(THIN, "spd", tol=1.0),
+        lambda: skriemdp.frechet_mean(THIN + 0.1 * np.eye(4), "spd"),
+    ),
+    "two ledgers": (
+        search(clone(GAUSS).set_params(accountant=PrivacyAccountant(epsilon=9)), RADII),
+        search(GAUSS, RADII),
     ),
     # the search
     "far": (mean(FAR), mean(FAR - 1e6), mean(FAR, center=np.full(3, 1e6))),
@@ -651,7 +667,7 @@ def said_by(fit):
         try:
             fit()
             refused = None
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, BudgetError) as error:
             refused = str(error)
     texts = [str(warning.message) for warning in seen]
     return texts + [refused] * (refused is not None), refused
@@ -676,6 +692,7 @@ NOT_MET = {
         "groups needs records in memory",
         "X is a list of tables",
         "the checkpoint holds a run",
+        "is a list of the parts of all points",
     ),
     "points that are not of a manifold": (
         "some rows of  are not points",
