@@ -55,7 +55,8 @@ OPERATIONS = {
 # `dist` where rows are asked one by one.
 OTHERS = {
     "as_parts", "bounded_log_sum", "clipped_log_sum", "complaint", "distances", "from_parts",
-    "has_steady_coordinates", "in_words", "lengths_in_words", "nearest", "planes", "random_point", "rounding",
+    "has_steady_coordinates", "in_words", "lengths_in_words", "nearest", "planes", "random_point",
+    "rounding",
 }  # fmt: skip
 
 
