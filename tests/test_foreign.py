@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from skriemdp import PrivacyAccountant
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.privacy.calibration import gaussian_epsilon
-from skriemdp.privacy.events import PureEvent, ZCDPEvent, event_from_dict
+from skriemdp.privacy.events import GaussianEvent, PureEvent, ZCDPEvent, event_from_dict
 from skriemdp.privacy.foreign import RELATIONS, as_event, noisy_sums
 
 de = pytest.importorskip("dp_accounting.dp_event", reason="the extra 'foreign' is not installed")
@@ -298,6 +300,88 @@ def test_rows_replaced_are_two_steps(dp):
     refuse(lambda b: b.spend(kept, relation=ADDED, d_in=1), "one size")
     refuse(lambda b: b.spend(kept, relation=REPLACED), "d_in")
     refuse(lambda b: b.spend(kept, d_in=1), "relation")
+
+
+class StandIn:
+    """What the conversion asks of a measurement, whatever is installed."""
+
+    def __init__(self, metric, measure, privacy_map):
+        self.input_metric = types.SimpleNamespace(type=metric)
+        self.output_measure = types.SimpleNamespace(type=measure)
+        self.map = privacy_map
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp.mod", types.SimpleNamespace(Measurement=StandIn))
+    return StandIn
+
+
+METRICS = ("AbsoluteDistance<f64>", "L2Distance<f64>", "SymmetricDistance", "InsertDeleteDistance")
+SIZED = ("ChangeOneDistance", "HammingDistance")
+# Measures, what a map says at a distance, and the epsilon at `DELTA` of what it says.
+MEASURES = {
+    "MaxDivergence": (lambda d: 0.1 * d, lambda d: randomized_responses(0.1 * d, 1, DELTA)),
+    "ZeroConcentratedDivergence": (
+        lambda d: 0.01 * d * d,
+        lambda d: ZCDPEvent(0.01 * d * d).epsilon(DELTA),
+    ),
+    "Approximate<MaxDivergence>": (lambda d: (0.1 * d, DELTA), lambda d: 0.1 * d),
+    "Approximate<ZeroConcentratedDivergence>": (
+        lambda d: (0.01 * d * d, 0.0),
+        lambda d: ZCDPEvent(0.01 * d * d).epsilon(DELTA),
+    ),
+    "RenyiDivergence": (
+        lambda d: lambda order: 0.01 * d * d * order,
+        lambda d: ZCDPEvent(0.01 * d * d).epsilon(DELTA),
+    ),
+    "SmoothedMaxDivergence": (
+        lambda d: types.SimpleNamespace(delta=GaussianEvent(10.0 / d).delta),
+        lambda d: gaussian_epsilon(0.1 * d, DELTA),
+    ),
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("metric", [*METRICS, *SIZED])
+def test_a_measurement_is_charged_at_the_distance_of_a_replacement(stand_in, metric, measure):
+    """A unit added and one removed are two steps; rows replaced are two rows apart."""
+    asked, (privacy_map, truth) = [], MEASURES[measure]
+
+    def noted(distance):
+        asked.append(distance)
+        return privacy_map(distance)
+
+    release = stand_in(metric, measure, noted)
+    by_rows = metric in ("SymmetricDistance", "InsertDeleteDistance")
+    charged = {(REPLACED, 3): 3, (REPLACED, 2): 2, (ADDED, 1): 2, (ADDED, 2): 4, (REPLACED, 1): 1}
+    for (relation, d_in), distance in charged.items():
+        refused = (
+            metric in SIZED and relation == ADDED or by_rows and (relation, d_in) == (REPLACED, 1)
+        )
+        if refused:
+            words = "one size" if metric in SIZED else "distance 2"
+            refuse(lambda b, r=relation, d=d_in: b.spend(release, relation=r, d_in=d), words)
+            continue
+        asked.clear()
+        assert_close_above(spent(release, relation=relation, d_in=d_in), truth(distance))
+        assert set(asked) == {distance}
+    refuse(lambda b: b.spend(release, relation=REPLACED), "d_in")
+    refuse(lambda b: b.spend(release, d_in=2), "relation")
+    refuse(lambda b: b.spend(release, relation=REPLACED, d_in=-2.0), "d_in")
+
+
+def test_an_unknown_measure_or_map_is_refused(stand_in):
+    def fails(distance):
+        raise OverflowError("a trace of machine code")
+
+    strange = stand_in("AbsoluteDistance<f64>", "FancyDivergence", lambda d: d)
+    refuse(lambda b: b.spend(strange, relation=REPLACED, d_in=1.0), "has no conversion")
+    broken = stand_in("AbsoluteDistance<f64>", "MaxDivergence", fails)
+    refuse(lambda b: b.spend(broken, relation=REPLACED, d_in=1.0), "fails at a distance of 1.0")
+    for value in (-1.0, math.nan, math.inf):
+        odd = stand_in("AbsoluteDistance<f64>", "MaxDivergence", lambda d, v=value: v)
+        refuse(lambda b, r=odd: b.spend(r, relation=REPLACED, d_in=1.0), "epsilon")
 
 
 # -- nothing is spent ------------------------------------------------------------------------------

@@ -2024,6 +2024,120 @@ def joint_means():
     pair("mean joint people", owned, whole, both, attains=0.8)
 
 
+# -- either side of a threshold -------------------------------------------------------------------
+
+# Plans, laws and messages decide by public numbers; most pairs have few records and few steps.
+MANY, LONG = 50_000, 200
+
+
+def many_records():
+    """Releases of many records have their noise, however little it is beside them."""
+    plane, y = Euclidean(2), np.arange(MANY) % 3
+    ends = changed(np.zeros((MANY, 2)), [3.0, 0], [-1.0, 0])
+    strong = {"epsilon": 3.0}
+    for mechanism in ("tangent", "gradient"):
+        fit = fitted(PrivateFrechetMean, plane, radius=1.0, mechanism=mechanism, **strong)
+        pair(f"mean {mechanism} of many", fit, *ends)
+    fit = fitted(PrivateFrechetMean, plane, statistic="median", radius=1.0, **strong)
+    pair("median of many", fit, *ends)
+    fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, classes=range(3), **strong)
+    pair("class means of many", fit, *((X, y) for X in ends))
+    fit = fitted(PrivatePrincipalEigenvector, 1, row_norm=1.0, center="assume", **strong)
+    pair("pca of many", fit, *ends)
+    fit = fitted(PrivatePrincipalEigenvector, 1, **strong)
+    rng = np.random.default_rng(0)
+    pair("pca of many, found", fit, *changed(rng.normal(size=(MANY, 2)), [1e9, 0], [-1e9, 0]))
+    fit = fitted(PrivateRiemannianERM, gradient=linear_gradient, clip_norm=1.0, n_steps=3, **strong)
+    pair("erm of many", fit, *ends)
+    known = {"feature_norm": 1.0, "target_range": (-1.0, 1.0), "loss": "squared_error"}
+    targets = changed(np.zeros(MANY), 1.0, -1.0)
+    fit = fitted(PrivateNoisyAdaGrad, n_steps=3, **known, **strong)
+    pair("adagrad of many", fit, *zip(ends, targets, strict=True))
+    fit = fitted(PrivateNoisyAdaGrad, n_steps=3, batch_size=500, **known, **strong)
+    pair("adagrad of many sampled", fit, *zip(ends, targets, strict=True))
+    fit = fitted(PrivateHyperbolicRegressor, "parametric", n_steps=3, **strong)
+    labels = changed(np.zeros((MANY, 2)), [1.0, 0], [-1.0, 0])
+    pair("regression of many", fit, *zip(ends, labels, strict=True))
+    _, test = _places(400)
+    X = 0.2 * rng.normal(size=(400, 2))
+    for law in ("gaussian", "laplace"):
+        estimator = PrivateFrechetMean(mechanism="tangent", noise=law, radius=1.0)
+        fit = _search(estimator, {"radius": [0.5, 1.0]}, loss_bound=0.5)
+        facts = {"changed": test, "charge": charge_of_a_search}
+        pair(f"search {law} of many", fit, *changed(X, [0, 0], [-1e9, 0], at=test), **facts)
+
+
+def many_steps():
+    ends = changed(np.zeros((N, 2)), [1e3, 0], [-1.0, 0])
+    erm = functools.partial(fitted, PrivateRiemannianERM, gradient=linear_gradient, n_steps=LONG)
+    pair("erm of many steps", erm(clip_norm=1.0), *ends, attains=0.2)
+    pair("erm of many steps sampled", erm(clip_norm=1.0, batch_size=6), *ends)
+    known = {"feature_norm": 1.0, "target_range": (-1.0, 1.0), "loss": "squared_error"}
+    data = zip(ends, changed(np.zeros(N), 1.0, -1.0), strict=True)
+    pair("adagrad of many steps", fitted(PrivateNoisyAdaGrad, n_steps=LONG, **known), *data)
+
+
+def clipped():
+    """All records are clipped but one, or half of them and one more: messages know no more."""
+    for share, count in (("all", N), ("half", N // 2)):
+        X = np.zeros((N, 2))
+        X[:count, 0] = 50.0
+        rows = changed(X, [50.0, 0], [0.0, 0])
+        labels = changed(np.zeros((N, 1)), [0.5], [-0.5])
+        y = np.arange(N) % 2
+        strong = {"epsilon": 20.0}
+        models = {
+            "mean": fitted(PrivateFrechetMean, Euclidean(2), radius=1.0, **strong),
+            "pca": fitted(PrivatePrincipalEigenvector, 1, row_norm=1.0, center="assume", **strong),
+            "erm": fitted(
+                PrivateRiemannianERM, gradient=linear_gradient, clip_norm=1.0, n_steps=2, **strong
+            ),
+        }
+        for name, fit in models.items():
+            pair(f"{name} {share} clipped", fit, *rows)
+        fit = fitted(
+            PrivateMinimumDistanceToMean, Euclidean(2), radius=1.0, classes=range(2), **strong
+        )
+        pair(f"class means {share} clipped", fit, *((one, y) for one in rows))
+        fit = fitted(
+            PrivateHyperbolicRegressor, "parametric", feature_scale=1.0, base_point=[0.0],
+            n_steps=2, **strong,
+        )  # fmt: skip
+        pair(f"regression {share} clipped", fit, *zip(rows, labels, strict=True))
+        fit = fitted(
+            PrivateGeodesicRegressor, Euclidean(2), radius=1.0, center=np.zeros(2),
+            feature_scale=1.0, feature_center=[0.0], **strong,
+        )  # fmt: skip
+        pair(f"geodesic {share} clipped", fit, *((np.zeros((N, 1)), one) for one in rows))
+
+
+def kinds_of_labels():
+    """Neighbours whose labels lie in arrays of unlike types: the longest one that occurs tells."""
+    X, names = np.zeros((N, 2)), ["a", "b", "a label that is long"]
+    short = np.array(names[:2] * (N // 2))
+    long = short.astype(object)
+    long[0] = names[2]
+    long = long.astype(str)
+    whole, part = np.arange(N) % 2, (np.arange(N) % 2).astype(float)
+    part[0] = 2.0
+    kinds = {
+        "text": (names, short, long),
+        "numbers": ([0.0, 1.0, 2.0], whole, part),
+        "short integers": ([0, 1, 300], whole.astype(np.int8), np.where(np.arange(N), whole, 300)),
+        "objects": (names, short, long.astype(object)),
+    }
+    for kind, (classes, one, other) in kinds.items():
+        settings = {"classes": classes, "epsilon": 3.0}
+        for name, fit in (
+            ("adagrad", fitted(PrivateNoisyAdaGrad, feature_norm=1.0, n_steps=2, **settings)),
+            (
+                "class means",
+                fitted(PrivateMinimumDistanceToMean, Euclidean(2), radius=1.0, **settings),
+            ),
+        ):
+            pair(f"{name} labels of {kind}", fit, (X, one), (X, other))
+
+
 for _family in (
     means,
     medians,
@@ -2043,5 +2157,9 @@ for _family in (
     updates_of_clients,
     federations,
     sums_of_clients,
+    many_records,
+    many_steps,
+    clipped,
+    kinds_of_labels,
 ):
     _family()

@@ -87,4 +87,4 @@ def _chosen(first: Any, second: Any, side: np.ndarray, at: np.ndarray) -> Any:
     if sparse.issparse(first):
         both = sparse.vstack([first, second], format="csr")
         return sparse.csr_array(both[at + side * first.shape[0]])
-    return np.concatenate([first, second])[at + side * len(first)].astype(first.dtype)
+    return np.concatenate([first, second])[at + side * len(first)]
