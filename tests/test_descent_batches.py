@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import pickle
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from scipy.sparse import csr_matrix, issparse
 from threadpoolctl import threadpool_limits
 
 from skriemdp import (
@@ -32,7 +35,7 @@ from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit
 from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.held import Moment, Outer, ball
+from skriemdp.mechanisms.held import Moment, Outer, RoundedRows, ball
 from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import lattice
@@ -510,3 +513,66 @@ def test_a_stock_of_noise_stays_in_its_process():
     with pytest.raises(TypeError, match="never pickled"):
         pickle.dumps(agent)
     assert pickle.loads(pickle.dumps(Agent("a", problem, settings, 2.0))).shared is None
+
+
+# -- what is given to a sum ------------------------------------------------------------------------
+
+
+def bits(given):
+    """What `give` said, as arrays that compare bit by bit."""
+    parts = given if isinstance(given, tuple) else (given,)
+    whole = [part.rows if isinstance(part, RoundedRows) else part for part in parts]
+    return [np.asarray(part.toarray() if issparse(part) else part) for part in whole]
+
+
+@contextlib.contextmanager
+def every_batch_in_company():
+    """Each row that a batch or a person gives is given once more alone, moved and among others."""
+    real, seen = Units.tiles, []
+
+    def tiles(self, give, width, own):
+        def checked(*rows):
+            found, count = give(*rows), rows[-1].shape[0]
+            if self.chosen is None and self.groups is None:
+                return found
+            seen.append(count)
+            order = np.random.default_rng(count).permutation(count)
+            for some in (order, order[: count // 2], order[:1], order[:2], np.arange(1, count)):
+                if len(some):
+                    again = give(*(part[some] for part in rows))
+                    for one, other in zip(bits(found), bits(again), strict=True):
+                        np.testing.assert_array_equal(one[some], other)
+            return found
+
+        yield from real(self, checked, width, own)
+
+    with mock.patch.object(Units, "tiles", tiles):
+        yield seen
+
+
+WIDE = np.random.default_rng(3).normal(size=(400, 43))
+OUTPUTS = {"one": np.arange(400) % 2, "several": np.arange(400) % 5, "numbers": WIDE[:, 0]}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["dense", "sparse", "people", "all people", "subspace"])
+@pytest.mark.parametrize("outputs", OUTPUTS)
+def test_rows_of_a_linear_models_batch_have_bits_of_their_own(outputs, form):
+    """Matrix products of a library round a row at another place another way."""
+    y = OUTPUTS[outputs]
+    known = (
+        {"loss": "squared_error", "target_range": (-4.0, 4.0)}
+        if outputs == "numbers"
+        else {"classes": np.unique(y)}
+    )
+    if form == "subspace":
+        known["subspace"] = np.linalg.qr(WIDE[:43, :17])[0]
+    size = None if form == "all people" else 90
+    model = PrivateNoisyAdaGrad(
+        feature_norm=8.0, batch_size=size, n_steps=3, fit_intercept=False, **known
+    )
+    X = csr_matrix(WIDE) if form == "sparse" else WIDE
+    groups = np.arange(400) // 3 if "people" in form else None
+    with every_batch_in_company() as seen:
+        model.fit(X, y, groups=groups)
+    assert len(seen) >= 3 and max(seen) > 30

@@ -541,3 +541,34 @@ def test_transport_is_parallel(geometry, rng):
 def test_parameters_are_checked(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+COMPACT = [g for g in GEOMETRIES if 0.0 < g.injectivity_radius < math.inf]
+
+
+def stretched(geometry, share):
+    """Lengths of geodesics over distances of their ends, along axes and others, at two points."""
+    radius, axes = share * geometry.injectivity_radius, np.eye(geometry.dim)
+    c = np.concatenate([axes, -axes, np.random.default_rng(0).normal(size=(40, geometry.dim))])
+    c *= radius / np.linalg.norm(c, axis=1, keepdims=True)
+    away = np.full(geometry.dim, 0.1 * geometry.injectivity_radius / geometry.dim**0.5)
+    for base in (
+        geometry.base_point,
+        np.asarray(geometry.exp_coordinates(geometry.base_point, away)),
+    ):
+        ends = np.asarray(geometry.exp_coordinates(base, c))
+        yield from radius / np.asarray(geometry.dist(base, ends))
+
+
+@pytest.mark.parametrize("geometry", COMPACT, ids=str)
+def test_geodesics_shorter_than_the_injectivity_radius_are_shortest(geometry):
+    assert max(stretched(geometry, 0.97)) <= 1.0 + 1e-5
+    if not isinstance(geometry, Stiefel) or geometry.p == 1:  # whose radius is a lower bound
+        assert max(stretched(geometry, 1.05)) >= 1.05
+
+
+def test_a_radius_that_is_too_long_is_found():
+    class Long(Sphere):
+        injectivity_radius = 2.0 * math.pi
+
+    assert max(stretched(Long(2), 0.97)) > 1.5

@@ -654,3 +654,47 @@ def test_a_search_behind_rows_that_round_by_their_company_is_not_exact(step, sai
         FunctionTransformer(KEEPING_STEPS[step]), privatefrechetmean__radius=[0.5, 1.0]
     )
     assert found.privacy_spent_.public["arithmetic"].split(" that ")[0] == said
+
+
+# -- lengths of tables -----------------------------------------------------------------------------
+
+
+def mixing_from(least):
+    """A function that mixes tables of so many rows and more, and passes on shorter ones."""
+    return lambda X: X - X.mean(axis=0) if len(X) >= least else X
+
+
+def mixing_up_to(most):
+    return lambda X: X - X.mean(axis=0) if 1 < len(X) <= most else X
+
+
+LENGTHS = (2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_steps_that_mix_from_some_length_on_are_found(length):
+    """Up to the length of the tables that are tried, which is public."""
+    for width in (1, 3, 40):
+        like = np.zeros((1000, width))
+        step = FunctionTransformer(mixing_from(length))
+        (check,) = check_steps([step], like)
+        assert not check.fine, width
+        checks = check_steps([Binarizer(), step, Normalizer()], like)
+        assert checks[0].fine and not checks[1].fine
+    (check,) = check_steps([FunctionTransformer(mixing_from(10**9))], np.zeros((1000, 3)))
+    assert check.fine
+
+
+@pytest.mark.parametrize("length", [*LENGTHS, 257, 1000, 1024])
+def test_gradients_that_mix_from_some_length_on_are_found(length):
+    mix = mixing_from(length)
+    with pytest.raises(ValueError, match="record i only"):
+        PerSampleProblem("euclidean", None, (X, Y), gradient=lambda p, X, y: p - mix(X))
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 7, 8, 17, 33, 129, 400])
+def test_functions_that_mix_short_tables_only_are_found(length):
+    """Batches may be short where the tables that are tried are long."""
+    mix = mixing_up_to(length)
+    with pytest.raises(ValueError, match="record i only"):
+        PerSampleProblem("euclidean", None, (X, Y), gradient=lambda p, X, y: p - mix(X))
