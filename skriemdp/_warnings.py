@@ -74,13 +74,10 @@ def after_a_charge() -> Iterator[None]:
     if all(action != "error" for action, *_ in warnings.filters):
         yield
         return
-    with warnings.catch_warnings(record=words is not None) as foreign:
-        warnings.simplefilter("default" if words is None else "always")
-        try:
-            yield
-        finally:
-            for seen in foreign or ():
-                words.add(seen.message)  # type: ignore[union-attr, arg-type]  # recorded for words
+    with warnings.catch_warnings():
+        # What other packages and users' functions warn of may quote a record: it becomes no error.
+        warnings.simplefilter("default" if words is None else "ignore")
+        yield
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
