@@ -71,6 +71,7 @@ PURPOSES = {
     "search over parameters": "selection/* selection",
     "audits": "auditing/*",
     "data sets, plots, reports": "datasets/* datasets ratings hierarchies plotting reporting",
+    "curator, what rows give": "curator/* gives/*",
     "order of a fit, input, messages": "core/* *",
 }
 
