@@ -100,6 +100,17 @@ def config_context(**settings: Any) -> Iterator[None]:
         _context.reset(token)
 
 
+def check_bytes(size: float, what: str, why: str) -> None:
+    """ValueError if something would need more memory than the setting ``most_bytes`` allows."""
+    most = get_config()["most_bytes"]
+    if size > most:
+        raise ValueError(
+            f"{what} would need about {float(size) / 2**30:.3g} GiB{why}; the limit is "
+            f"{float(most) / 2**30:.3g} GiB. Choose smaller ones, or raise the limit with "
+            "skriemdp.config_context(most_bytes=...)."
+        )
+
+
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:
     found = dict(settings)
     for name, value in settings.items():

@@ -36,7 +36,7 @@ from skriemdp.preprocessing import PerGroup, Recenter
 SOURCE = Path(skriemdp.__file__).parent
 PACKAGES = "core mean location_scale linear_model pca erm selection".split()
 PLACES = [*PACKAGES, "federated/planning.py", "federated/estimator.py", "federated/clients.py"]
-PLACES += ["_validation.py", "mechanisms/counts.py"]
+PLACES += ["_config.py", "_validation.py", "mechanisms/counts.py"]
 CURE = re.compile(
     r"\b(pass|use|choose|leave|raise|divide|multiply|subtract|fit|list|write|search over|transform "
     r"X|make|give|call|take|change|move)\b",
@@ -213,6 +213,10 @@ CASES = {
     "memory": (
         lambda: with_limit(mean(), most_bytes=10),
         lambda: with_limit(mean(), most_bytes=10**9),
+    ),
+    "names of file systems": (
+        lambda: with_limit(mean(), local_file_systems="virtiofs"),
+        lambda: with_limit(mean(), local_file_systems=["virtiofs"]),
     ),
     "operations": (
         lambda: with_limit(mean(), most_operations=10),

@@ -32,6 +32,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
     config_context,
     get_config,
     set_config,
@@ -430,6 +431,45 @@ def test_set_config_holds_in_every_thread_and_a_context_in_its_own():
     finally:
         set_config(most_rounds=10**5)
     assert seen == [(7, 10**5), (7, 8)]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_limits_belong_to_numbers_whoever_asks():
+    """A plan, synthetic records, the edge of a region and parts of a budget fill no memory."""
+    plane = PrivateFrechetMean("euclidean", uncertainty=True, radius=3.0, epsilon=9.0).fit(X[:, :2])
+    components = PrivateTangentPCA(1, "euclidean", radius=3.0).fit(X)
+    classes = PrivateMinimumDistanceToMean(
+        "euclidean", classes=[0, 1], radius=3.0, uncertainty=True, epsilon=9.0
+    ).fit(X, Y)
+    huge = 10**9
+    asked = {
+        "n_classes": [
+            lambda model=model: model.plan(1000, 3, n_classes=huge)
+            for model in (PrivateMinimumDistanceToMean("euclidean"), PrivateNoisyAdaGrad())
+        ],
+        "shape": [
+            lambda: PrivateFrechetMean("euclidean").plan(1000, huge),
+            lambda: PrivateFrechetMean("spd").plan(1000, (10**5, 10**5)),
+        ],
+        "n=1000000000": [
+            lambda: plane.sample(huge),
+            lambda: components.sample(huge),
+            lambda: classes.sample(huge),
+            lambda: plane.inference_.region().boundary(huge),
+        ],
+        "parts": [
+            lambda: PrivacyAccountant(epsilon=1.0).split(huge),
+            lambda: PrivacyAccountant(epsilon=1.0).split(range(1, 10**5)),
+        ],
+    }
+    for words, calls in asked.items():
+        for call in calls:
+            with pytest.raises(ValueError, match=words) as refused:
+                call()
+            assert str(refused.value).endswith(".")
+    with config_context(most_bytes=1000), pytest.raises(ValueError, match="most_bytes"):
+        plane.sample(100)
+    assert plane.sample(100).shape == (100, 2)
 
 
 @pytest.mark.parametrize(

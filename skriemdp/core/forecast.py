@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import is_classifier
 
+from skriemdp._config import check_bytes
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.core.spent import shown_value, table
+from skriemdp.core.work import check_limit
 from skriemdp.ledger.units import PRESENT
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import plain
@@ -186,7 +188,11 @@ def forecast(
     """The answer of :meth:`skriemdp.core.estimator.PrivateEstimator.plan`."""
     check_count(minimum=2, n=n)
     check_count(n_classes=n_classes)
+    check_limit("most_classes", n_classes=n_classes)
     shape, y_shape = _sizes("shape", shape), _sizes("y_shape", y_shape)
+    # A plan makes up a few rows, and a fit holds some copies of each.
+    size = 64.0 * (math.prod(shape) + math.prod(y_shape)) * max(2, n_classes)
+    check_bytes(size, "a few rows", " because of their shape")
     spread = None if spread is None else np.asarray(spread, dtype=float)
     if spread is not None and spread.ndim == 0:
         check_positive(spread=float(spread))

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from skriemdp import _progress
-from skriemdp._config import get_config
+from skriemdp._config import check_bytes, get_config
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 
@@ -76,13 +76,7 @@ class Work:
     def check(self) -> Work:
         """This work, or ValueError if it is above the limits of the configuration."""
         check_limit("most_steps", n_steps=self.steps)
-        most = get_config()["most_bytes"]
-        if self.bytes > most:
-            raise ValueError(
-                f"the fit would need about {_gib(self.bytes)} GiB besides X, because of "
-                f"{self.cause}; the limit is {_gib(most)} GiB. Choose smaller ones, or raise the "
-                "limit with skriemdp.config_context(most_bytes=...)."
-            )
+        check_bytes(self.bytes, "the fit", f" besides X, because of {self.cause}")
         most = get_config()["most_operations"]
         if self.operations > most:
             raise ValueError(
@@ -106,7 +100,3 @@ class Work:
 def decomposed(dim: int) -> float:
     """Operations that eigenvalues and eigenvectors of a symmetric matrix take."""
     return 10.0 * float(dim) ** 3
-
-
-def _gib(size: float) -> str:
-    return f"{float(size) / 2**30:.3g}"

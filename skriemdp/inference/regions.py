@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
+from skriemdp._config import check_bytes
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
 from skriemdp._random import public_generator
@@ -146,6 +147,7 @@ class ConfidenceRegion(QuietQueries):
             In other dimensions.
         """
         check_count(n=n)
+        check_bytes(64.0 * n * (2.0 + math.prod(self.geometry.shape)), f"n={n} points", "")
         if self.geometry.dim != 2:
             raise ValueError(
                 f"the edge of a region is a curve in two dimensions only, and {self.geometry} has "

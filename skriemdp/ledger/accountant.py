@@ -34,6 +34,7 @@ __all__ = [
 
 DEFAULT_DATASET = "default"
 _LONGEST_LABEL = 1000
+_MOST_PARTS = 10_000
 
 
 class PrivacyAccountant:
@@ -666,10 +667,19 @@ def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] |
     return epsilon, delta
 
 
+def _check_parts(count: int) -> None:
+    if count > _MOST_PARTS:
+        raise ValueError(
+            f"parts={count} is more than {_MOST_PARTS}, and each is a data set of the ledger; "
+            "divide into fewer, and divide these again."
+        )
+
+
 def _weights(parts: Any) -> list[Fraction]:
     """Exact shares that add up to one, from a number of parts or from their weights."""
     if isinstance(parts, numbers.Integral) and not isinstance(parts, bool):
         check_count(minimum=2, parts=parts)
+        _check_parts(int(parts))
         return [Fraction(1, int(parts))] * int(parts)
     try:
         given = list(parts)
@@ -679,6 +689,7 @@ def _weights(parts: Any) -> list[Fraction]:
         ) from None
     if len(given) < 2:
         raise ValueError(f"parts must name at least two parts, got {given!r}.")
+    _check_parts(len(given))
     for weight in given:
         check_positive(**{"a weight in parts": weight})
     weights = [Fraction(repr(float(weight))) for weight in given]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from typing import Any
 
 import numpy as np
 
+from skriemdp._config import check_bytes
 from skriemdp._random import check_random_state, public_generator
 from skriemdp._validation import check_count
 from skriemdp.geometry.base import Geometry
@@ -42,6 +44,8 @@ def synthetic_classes(
     """Points of classes with these means, covariances and relative sizes; and their classes."""
     check_count(n=n)
     check_random_state(random_state)
+    each = 2.0 + 3.0 * geometry.dim + 3.0 * math.prod(geometry.shape)
+    check_bytes(8.0 * n * each, f"n={n} records", "")
     seed = secrets.randbits(64) if random_state is None else int(random_state)
     rng = public_generator(seed, "synthetic records")
     labels = rng.choice(len(counts), size=int(n), p=counts / counts.sum())
