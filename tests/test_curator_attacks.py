@@ -439,8 +439,6 @@ class Wide(GeodesicBall):
 def test_a_ball_is_one_of_the_package(ball, drawn):
     with pytest.raises(TypeError, match="GeodesicBall"):
         opened().point(ball, 0.1, 0.1, "x", "x")
-    with pytest.raises(TypeError, match="GeodesicBall"):
-        opened().within(ball)
     assert not drawn
 
 

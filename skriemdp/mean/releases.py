@@ -329,11 +329,11 @@ class TangentMean:
 
         `noisy` has noise of the variance of so many releases.
         """
-        norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-150)
+        norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
         if self.shrink:
             excess = (self.ball.geometry.dim - 2) * n_tables * self.noise_scale**2
-            factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / norm**2)
+            factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / np.maximum(norm**2, 1e-300))
         factor = np.minimum(factor, self.ball.radius / norm)
         return np.asarray(self.ball.geometry.exp_coordinates(self.ball.center, noisy * factor))
 
