@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
     from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
-    from skriemdp.location_scale.search import Found, LocationScaleSearch
+    from skriemdp.location_scale.search import LocationScaleSearch
 
 
 @quiet
@@ -525,7 +525,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         check_option((False, True), uncertainty=self.uncertainty)
         check_option(("mean", "median"), statistic=self.statistic)
         if self.statistic == "median":
-            return self._median_plan(geometry, n, bool(facts.get("grouped")))
+            return self._median_plan(geometry, n)
         if self.uncertainty:
             check_uncertainty(self.mechanism, self.noise, self.delta)
         # Among fits that are added up, Gaussian ones cost least.
@@ -616,10 +616,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         start.run(rehearsal)
         return Plan(rehearsal.event, start, public, work=work, releases=rehearsal.releases)
 
-    def _median_plan(self, geometry: Geometry, n: int, people: bool) -> Plan:
+    def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
-        median = plan_median(geometry, n, mu, self.center, self.radius, people)
+        median = plan_median(geometry, n, mu, self.center, self.radius)
         start = StartAlone.of(geometry, median.search)
         if start is not None:
             return self._start_plan(start, n)
@@ -629,8 +629,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         public = public_facts(geometry, n, None, median.search)
         if not isinstance(self.radius, str):
             public["radius"] = float(self.radius)
-        event = median.opening.event(n)
-        return Plan(event, median, public, work=work, releases=median.releases)
+        return Plan(median.event, median, public, work=work, releases=median.releases)
 
     def _joint_plan(
         self,
@@ -718,11 +717,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         if isinstance(fit, JointMean):
             self._learn_joint(fit, fit.release(data, streams), noise)
             return
-        if isinstance(fit, GeometricMedian):
-            self._learn_median(*fit.release(data, streams))
-            return
         records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
-        if isinstance(fit, StartAlone):
+        if isinstance(fit, GeometricMedian):
+            self._learn_median(*fit.release(records, streams))
+        elif isinstance(fit, StartAlone):
             self.mean_ = self.center_ = fit.release(records.table, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
@@ -767,9 +765,9 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         if joint.search is not None:
             self._warn_only_the_center()
 
-    def _learn_median(self, found: Found, known: MedianInference) -> None:
+    def _learn_median(self, center: np.ndarray, radius: float, known: MedianInference) -> None:
         """A median, and what is known of it."""
-        self.center_, self.radius_, self.mean_ = found.center, found.radius, known.mean
+        self.center_, self.radius_, self.mean_ = center, radius, known.mean
         self.mechanism_, self.clipped_fraction_ = "median", 0.0
         inverse = known.first_noise * known.score_to_mean
         self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(self.geometry_.dim)

@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix, issparse
 from skriemdp._arrays import squared_lengths
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import Ball, lifted, matrix_norms, short_factors
+from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors, shortened
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -520,7 +520,9 @@ class Moment(Held):
             scaled.data[~np.isfinite(scaled.data)] = 0.0
             return scaled
         if self.lift is not None:
-            rows = lifted(rows, *self.lift)
+            length, number = self.lift
+            last = np.full((len(rows), 1), number)
+            rows = np.concatenate((shortened(rows, length), last), axis=1)
         scaled = Ball(self.radius).enforce(rows, self.spacing(steps))
         return np.rint(scaled, out=scaled)
 
