@@ -27,7 +27,6 @@ _SETS: dict[str, Callable[..., Held]] = {
     "projectors": lambda *numbers: held.projectors(*numbers),
     "variances": lambda *numbers: held.variances(*numbers),
     "moment": held.Moment,
-    "lifts": held.lifts,
     "outer": held.Outer,
 }
 
@@ -61,11 +60,6 @@ def labelled(radius: float, dim: int, classes: int, weight: float = 1.0) -> Set:
 def moment(radius: float, dim: int, people: bool = False, by_trace: bool = False) -> Set:
     """Matrices ``z z'`` of vectors no longer than `radius`; of people as of ``held.Moment``."""
     return Set("moment", (radius, dim, people, by_trace))
-
-
-def lifts(radius: float, dim: int, weight: float, classes: int | None = None) -> Set:
-    """Matrices ``w w'`` with ``w = (z, weight * radius)``, z no longer than `radius`; by class."""
-    return Set("lifts", (radius, dim, weight, classes))
 
 
 def frame(radius: float, columns: np.ndarray) -> Set:

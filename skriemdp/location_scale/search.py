@@ -313,8 +313,6 @@ class LocationScaleSearch:
         Of every coordinate of a released `center`.
     name : str, default="radius"
         Of the last radius, among the releases of a fit.
-    label : tuple, default=("search radius",)
-        Of its noise.
     shrink : callable, default=james_stein
         ``shrink(mean, sigma)`` moves a noisy mean, of standard deviation `sigma` in every
         coordinate, towards zero, and says what noise is left; chosen when a fit is planned.
@@ -345,7 +343,6 @@ class LocationScaleSearch:
     beyond: float = _CLIPPED
     noise: float = 0.0
     name: str = RADIUS
-    label: tuple = ("search radius",)
     shrink: Shrink = james_stein
 
     def __post_init__(self) -> None:
@@ -440,7 +437,7 @@ def search(curator: Curator, plan: LocationScaleSearch, where: Where) -> Found:
         resolved, level = min(plan.resolved(plan.shares.final), plan.highest), plan.level
         grid, prior = plan.grid(start.unit, last)
         far, share = where.distance(center), plan.shares.final
-        q = curator.quantile(far, grid, resolved, share, plan.name, *plan.label, prior=prior)
+        q = curator.quantile(far, grid, resolved, share, plan.name, "search radius", prior=prior)
         radius = min(plan.widened(q, resolved, noise), plan.radii.limit)
         # A radius little above that of the widest ball with unique means is brought down to it
         # (benchmarks/wide_means.py).

@@ -45,8 +45,7 @@ from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_descent, expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
-from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, plan_joint_mean
-from skriemdp.mean.joint_releases import Released as Joint
+from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -77,7 +76,7 @@ from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.inference import ConfidenceRegion
+    from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
 
@@ -655,7 +654,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         target = float(self.epsilon), float(self.delta)
         if isinstance(plan.settings, MeanProgram):
             return expected_mean(plan.settings, target, spread)
-        if isinstance(plan.settings, JointMean):
+        if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
         ball, chosen, release = plan.settings
         return expected_descent(
@@ -714,9 +713,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             table = Memory(rows, groups=data.groups)
             self._learn_mean(fit, fit.run(Curator(table, fit.opening, streams, known, planned)))
             return
-        if isinstance(fit, JointMean):
-            self._learn_joint(fit, fit.release(data, streams), noise)
-            return
         records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
         if isinstance(fit, GeometricMedian):
             self._learn_median(*fit.release(records, streams))
@@ -724,9 +720,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self.mean_ = self.center_ = fit.release(records.table, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
-        else:
+        elif isinstance(fit, tuple):
             ball, chosen, mechanism = fit
             self._release_mean(records, ball, chosen, mechanism, streams)
+        else:
+            self._learn_joint(fit, *fit.release(records, streams))
 
     def _learn_mean(self, program: MeanProgram, known: Released) -> None:
         """A mean by itself."""
@@ -747,9 +745,9 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         if searched:
             self._warn_only_the_center()
 
-    def _learn_joint(self, joint: JointMean, known: Joint, noise: float) -> None:
-        """A mean with its second moment; `noise` is that of the number of records."""
-        self.inference_ = inference = joint.known(known, noise)
+    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
+        """A mean with its second moment."""
+        self.inference_ = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
@@ -759,9 +757,9 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         self.tangent_covariance_ = inference.tangent_covariance
         self.frechet_variance_ = float(np.trace(self.tangent_covariance_))
         self._noise_law = NoiseLaw.of_inference(inference)
-        self.clipped_fraction_ = float(np.clip(known.clipped, 0.0, 1.0))
-        self._clipped_noise = known.clipped_noise
-        warn_cut(known.clipped, known.clipped_noise, self.radius_, self.center, self.radius)
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
         if joint.search is not None:
             self._warn_only_the_center()
 

@@ -140,7 +140,7 @@ def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
         radius = joint.search.radius or held
     elif joint.looks:
         radius = min(radius, joint.wider * held_radius(told[0], 0.999, dim))
-    vectors = joint.held(radius).made()
+    vectors = joint.lifts(radius, joint.mu).held
     over = math.sqrt(dim / 2.0) / (joint.weight * radius * n)
     noise, floor = (over * vectors.sigma(vectors.check(one)) for one in (mu, joint.mu))
     name = "mean and second moment together, gaussian noise"

@@ -821,7 +821,7 @@ CHANGES = (
         "second derivatives for a quarter",
         "median one step",
     ),
-    Change("mean.joint_releases:JointMean.run", _ALL, "the whole after a ball", "class moments"),
+    Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "mean.releases:StartAlone.release",
         meanwhile("curator.curator:_Account.charged", times(2.0)),
@@ -935,9 +935,9 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "curator.curator:Curator._count",
-        returns(lambda noisy, a: noisy._replace(value=a.self._table.beyond(a.give, a.bound))),
-        "the exact number of clipped records",
+        "mean.joint_releases:JointMean.seen",
+        _with(clipped=lambda seen, a: np.mean(_lengths(seen.vectors) > seen.radius)),
+        "the exact share of clipped records",
         "moments",
         strangers=True,
     ),
