@@ -43,9 +43,9 @@ _LAPLACE_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12).
 _LAPLACE_DIM = 1000
 # In a public ball a search may cost data that fill it so much of mu**2, at least and at most, and
-# (40 / n mu)**2 in between; below this n mu it would find nothing
+# (40 / n mu)**2 in between; below this n times its mu it would find nothing
 # (benchmarks/mean_mechanisms.py --part auto).
-_LEAST, _MOST, _NEED, _LEAST_SEEKING = 0.04, 0.15, 40.0, 31.0
+_LEAST, _MOST, _NEED, _LEAST_SEEKING = 0.06, 0.2, 40.0, 14.0
 # Two rounds from this n mu on, and the part of a round that is for its radius.
 _TWO_ROUNDS, _FOR_RADIUS = 60.0, 0.3
 # Grid of the radii that it may return, over that of the public ball: a convention.
@@ -290,7 +290,7 @@ def _inside(
     each = min(max(wanted, _LEAST), _MOST) / (rounds + 1)
     shares = Shares(0.0, _FOR_RADIUS * each, (1.0 - _FOR_RADIUS) * each, each, rounds)
     cap = COUNT_SHARE + shares.total
-    if n * mu < _LEAST_SEEKING:
+    if n * mu * math.sqrt(_MOST) < _LEAST_SEEKING:
         return None, cap if fixed else COUNT_SHARE
     grid = ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)
     radii = Radii(tuple(grid.tolist()), ball.radius, limit=ball.radius, spread=1.2)

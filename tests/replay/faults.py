@@ -475,6 +475,11 @@ def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
 
+def _twice_the_looks(original):
+    """The first releases of a plan drawn from a budget that the law after them does not know."""
+    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
+
+
 def _of_rows(data):
     return dataclasses.replace(data, groups=None)
 
@@ -763,18 +768,18 @@ CHANGES = (
         "mean k-norm sphere",
     ),
     Change(
-        "curator.curator:_Account.charged",
-        times(2.0),
+        "mean.planning:_seeking_plan",
+        _twice_the_looks,
         "looks with twice their mu",
         "mean adaptive laplace",
     ),
     Change(
-        "mean.program:_law_after",
-        meanwhile("mean.program:laplace_law", takes(mu=_half_of("mu"))),
+        "mean.planning:_law_after",
+        meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
         "mean laplace",
     ),
-    Change("curator.curator:_Account.charged", _ALL, "the whole after a count", "mean laplace"),
+    Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
     Change(
         "completion.releases:CompletionPlan.main_share",
         returns(lambda found, a: 1.0),
@@ -824,7 +829,7 @@ CHANGES = (
     Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "mean.releases:StartAlone.release",
-        meanwhile("curator.curator:_Account.charged", times(2.0)),
+        meanwhile("mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
         "twice its mu",
         "mean start alone",
     ),
