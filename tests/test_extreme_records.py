@@ -238,9 +238,8 @@ def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
     unit = GeodesicBall(Euclidean(2), np.zeros(2), 1.0)
     for epsilon in (narrow(0.7), narrow(1.0)):
         assert gaussian_mu.__wrapped__(epsilon, 1e-5) == gaussian_mu(float(epsilon), 1e-5)
-        mean = plan_mean(Euclidean(2), 100, epsilon, 0.0, mechanism="tangent", ball=unit)
-        count = mean.opening.epsilon * mean.releases[0].share
-        assert count + 1.0 / mean.law.scale_over_sensitivity <= float(epsilon)
+        budget = plan_mean(Euclidean(2), 100, epsilon, 0.0, mechanism="tangent")
+        assert budget.count + 1.0 / budget.law.scale_over_sensitivity <= float(epsilon)
     model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5), n_frequencies=4)
     terms = Terms(1.0, 1e-5)
     facts = {"geometry": Hyperboloid(2), "n": 40_000_000, "d": 2, "flat": False}

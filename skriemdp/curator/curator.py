@@ -271,7 +271,7 @@ class Curator:
         """Private quantile of positive numbers, one for each record, on a public geometric grid."""
         self._check_give(give)
         with self._account.turn():
-            values = tuple(np.asarray(grid, dtype=float).ravel().tolist())
+            values = tuple(map(float, grid))
             if len(values) < 2:
                 raise ValueError("a grid must hold two values at least.")
             if type(self._account.opening) is Pure:

@@ -43,7 +43,7 @@ class Memory:
         self.n = arrays[0].shape[0] if groups is None else groups.count
         self.planned = self.n if planned is None else planned
         # Of each kind of give the last answers, and what they were asked for.
-        self._answers: dict[type, tuple[Any, np.ndarray, np.ndarray]] = {}
+        self._answers: dict[type, tuple[Any, np.ndarray]] = {}
         self._rounded: tuple[Any, Any] = (None, None)
 
     # -- what a curator asks --------------------------------------------------------------------
@@ -126,10 +126,9 @@ class Memory:
             return None
         last = self._answers.get(type(give))
         if last is None or last[0] != give.key():
-            answers = self._computed(give)
-            last = give.key(), answers, _view(answers)
+            last = give.key(), self._computed(give)
             self._answers[type(give)] = last
-        return last[2]
+        return _view(last[1])
 
     def numbers(self, give: Give) -> Iterator[np.ndarray]:
         """One number of each record, block by block."""

@@ -66,7 +66,8 @@ class Squares(Give):
 
 def _chart(geometry: Any) -> Chart | None:
     """The chart of a geometry that has one."""
-    return Chart(geometry) if geometry.charted and not geometry.quick_distances else None
+    none = geometry.quick_distances or geometry.chart(geometry.base_point[None]) is None
+    return None if none else Chart(geometry)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,7 +57,7 @@ from skriemdp.mean.planning import (
     descent_or_tangent,
     plan_mean,
 )
-from skriemdp.mean.program import MeanProgram, Released, found_ball
+from skriemdp.mean.program import MeanProgram, Released, found_ball, plan_program
 from skriemdp.mean.releases import (
     LEAST_MATRICES,
     DescentMean,
@@ -867,7 +867,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         check_option(("auto", None), shrink=self.shrink)
         ball = self._clients_ball(geometry)
         target = float(self.epsilon), float(self.delta)
-        chosen: Any = plan_mean(
+        chosen: Any = plan_program(
             geometry, n, *target, mechanism="tangent", noise="gaussian", ball=ball
         )
         count, last = (chosen.opening.mu * math.sqrt(each.share) for each in chosen.releases)

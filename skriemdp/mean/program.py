@@ -16,7 +16,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.core.arithmetic import INTEGERS, ITERATED, PLAIN
 from skriemdp.curator.curator import Curator
 from skriemdp.curator.openings import Gaussian, Pure
-from skriemdp.curator.rehearsal import remembered
+from skriemdp.curator.rehearsal import Rehearsal
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import Points
@@ -272,8 +272,9 @@ def plan_program(
 
 def rehearsed(program: MeanProgram) -> MeanProgram:
     """The program with what it takes."""
-    releases = remembered(program, program.n, program.opening, program.secret_n)
-    return dataclasses.replace(program, releases=releases)
+    rehearsal = Rehearsal(program.n, program.opening, program.secret_n)
+    program.run(rehearsal)
+    return dataclasses.replace(program, releases=rehearsal.releases)
 
 
 def _inside(

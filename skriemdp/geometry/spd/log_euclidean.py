@@ -37,7 +37,6 @@ class LogEuclideanSPD(SPDGeometry):
     """
 
     pyriemann_metric = "logeuclid"
-    charted = True
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
