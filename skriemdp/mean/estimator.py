@@ -32,7 +32,6 @@ from skriemdp.core.manifold_input import (
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
 from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
 from skriemdp.curator.rehearsal import Rehearsal
 from skriemdp.curator.tables import Memory
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -70,6 +69,7 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
 )
 from skriemdp.mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
@@ -800,7 +800,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         rng = streams("clipped fraction")
         noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
         if isinstance(mechanism, TangentMean):  # of a ball that came out too wide for a descent
-            given = Curator(records.table, Gaussian(mechanism.noise.mu or 0.0), streams)
+            given = Curator.lent(records.table, GaussianBudget(mechanism.noise.mu or 0.0), streams)
             mean, self.noise_scale_ = mechanism.release(given), mechanism.noise_scale
         else:
             mean, self.noise_scale_ = mechanism.release(problem, streams)
