@@ -100,9 +100,6 @@ class Rehearsal(Curator):
     def _pairs(self, most: int) -> Any:
         return _Nobody(sum(r.stop - r.start for r in runs_of_neighbours(int(self.n) // 2, most)))
 
-    def _moved(self, ball: Any) -> Any:
-        return self._table
-
     def _part(self, chosen: np.ndarray) -> Any:
         return _Nobody(len(chosen))
 

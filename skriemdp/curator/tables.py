@@ -77,18 +77,6 @@ class Memory:
         first = np.concatenate([np.arange(half)[run] for run in runs_of_neighbours(half, most)])
         return Memory(*(a[first] for a in self.arrays), *(a[half + first] for a in self.arrays))
 
-    def within(self, ball: GeodesicBall) -> Memory:
-        """Points moved into a public ball, each by itself; people's own are what they are."""
-        (lengths,) = self.numbers(Length(LogAt(ball.geometry, ball.center)))
-        if self.groups is not None or bool((lengths <= ball.radius).all()):
-            return self
-        (points,) = self.arrays
-        if ball.geometry.separate_rows:
-            moved = ball.project_and_count(points, lengths)[0]
-        else:
-            moved = np.concatenate([ball.project_and_count(row)[0] for row in points[:, None]])
-        return Memory(moved, planned=self.planned)
-
     def part(self, chosen: np.ndarray) -> Memory:
         """Some of the records alone."""
         if self.groups is None:

@@ -66,7 +66,7 @@ class Squares(Give):
 
 def _chart(geometry: Any) -> Chart | None:
     """The chart of a geometry that has one."""
-    none = geometry.quick_distances or geometry.chart(geometry.base_point[None]) is None
+    none = geometry.quick_distances or type(geometry).chart is Geometry.chart
     return None if none else Chart(geometry)
 
 
@@ -110,8 +110,7 @@ class Length(Give):
 
     def __post_init__(self) -> None:
         geometry = self.inner.geometry
-        quick, some = geometry.quick_distances, geometry.base_point[None]
-        squared = quick and geometry.squares(some) is not None
+        squared = geometry.quick_distances and type(geometry).squares is not Geometry.squares
         object.__setattr__(self, "beside", Squares(geometry) if squared else None)
 
     def key(self) -> Hashable:
@@ -161,40 +160,3 @@ class Seen(Give):
 
     def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
         return self.give.of(self.view(points), *rest)
-
-
-def shown(give: Give, view: Callable[[Any], Any] | None) -> Give:
-    """`give`, of points as `view` shows them."""
-    return give if view is None else Seen(give, view)
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded(Give):
-    """Points as vectors, or the columns of frames, by the embedding of a geometry."""
-
-    geometry: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        known = self.geometry.embedding
-        return (known.rank, known.size) if known.rank else (known.size,)
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        return separately(self.geometry, self.geometry.embedding.give)(points)
-
-
-@dataclass(frozen=True, eq=False)
-class UnitOf(Give):
-    """A point's own unit of measurement, on a geometry whose points have one."""
-
-    geometry: Any
-    shape = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "beside", _chart(self.geometry))
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        scaling = self.geometry.scaling
-        if beside is None:
-            return separately(self.geometry, scaling.unit)(points)
-        return separately(self.geometry, scaling.charted)(beside)

@@ -16,7 +16,7 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quiet, read_array, read_numbers
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import INTEGERS, LAW
+from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
@@ -31,9 +31,6 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.rehearsal import Rehearsal
-from skriemdp.curator.tables import Memory
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import GeodesicBall, as_geometry
@@ -41,8 +38,9 @@ from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import PointRecords, warn_direction
+from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
-from skriemdp.mean.expected import expected_descent, expected_joint_mean, expected_mean
+from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
 from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
@@ -56,20 +54,20 @@ from skriemdp.mean.planning import (
     descent_or_tangent,
     plan_mean,
 )
-from skriemdp.mean.program import MeanProgram, Released, found_ball, plan_program
 from skriemdp.mean.releases import (
     LEAST_MATRICES,
     DescentMean,
+    LogStep,
     LogSums,
     MeanNoise,
     StartAlone,
-    TangentMean,
     default_clip,
     default_descent,
+    found_ball,
     plan_tangent_mean,
+    projected_records,
 )
 from skriemdp.mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
@@ -153,6 +151,20 @@ def frechet_mean(
         f"digits for less; pass tol={2.0 * least:.1e}, or shrink each matrix by itself."
     )
     return np.asarray(best)
+
+
+def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
+    """What adds the records and their noise, in words; from public numbers."""
+    if plan.mechanism in OUTPUT:
+        return LAW
+    # In a ball that is found the mean may be iterated, unless that changes nothing.
+    found = plan.mechanism == "adaptive" or (
+        plan.search is not None and plan.mechanism == "tangent"
+    )
+    found = found and not (geometry.is_flat or plan.steps(geometry))
+    if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
+        return ITERATED
+    return INTEGERS if plan.law is None else PLAIN
 
 
 class PrivateFrechetMean(TransformerMixin, PointEstimator):
@@ -566,33 +578,26 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             "ball": ball,
             "search": search,
         }
-        choices |= {"secret_n": terms.secret_n, "shrink": self.shrink == "auto"}
+        choices["secret_n"] = terms.secret_n
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
         public = public_facts(geometry, n, ball, search)
-        event, mean, words = chosen.event, None, INTEGERS
-        if isinstance(chosen, MeanProgram):
-            if ball is not None:
-                left = chosen.noise(chosen.releases[-1].share)
-                self._warn_little_information(ball, n, left)
-            work, words, planned = (
-                Work.of_points(geometry, n, 1),
-                chosen.arithmetic,
-                chosen.releases,
-            )
-            return Plan(event, chosen, public, work=work, arithmetic=words, releases=planned)
+        event, mean = chosen.event, None
         if ball is not None:
-            law = None if chosen.mu is None else MeanNoise(chosen.mu, None)
-            self._warn_little_information(ball, n, law)
-            words = INTEGERS if chosen.mu is not None else LAW
+            known = chosen.mu is not None or chosen.law is not None
+            self._warn_little_information(ball, n, chosen.noise if known else None)
             mean = self._mean_release(ball, n, chosen)  # a bad parameter must raise here
             event = compose([event, mean.event]) if chosen.target[1] > 0.0 else event
-        else:
+        elif chosen.mechanism == "gradient":
             probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
             self._mean_release(probe, n, chosen)
+        if search is not None and chosen.law is None:
+            for one in (chosen.mu, search.mu):  # what the search leaves lies in between
+                MeanNoise(one, None).check(geometry.dim)
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
-        settings, planned = (ball, chosen, mean), chosen.releases
+        words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
+        settings = ball, chosen, mean
         return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
@@ -611,9 +616,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         )
         work = Work.of_points(start.geometry, n)
         public = {"n": n, "manifold": str(start.geometry)}
-        rehearsal = Rehearsal(n, start.opening)
-        start.run(rehearsal)
-        return Plan(rehearsal.event, start, public, work=work, releases=rehearsal.releases)
+        budget = start.planned()
+        return Plan(budget.event, start, public, work=work, releases=budget.releases)
 
     def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
@@ -651,15 +655,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             return Expected("a multiple of the identity: no shape is released")
         if isinstance(plan.settings, GeometricMedian):
             return Expected("median")
-        target = float(self.epsilon), float(self.delta)
-        if isinstance(plan.settings, MeanProgram):
-            return expected_mean(plan.settings, target, spread)
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        ball, chosen, release = plan.settings
-        return expected_descent(
-            facts["geometry"], ball, chosen, release, facts["n"], target, spread
-        )
+        (ball, chosen, release), geometry = plan.settings, facts["geometry"]
+        target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
+        return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT
@@ -667,8 +667,12 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
+        if mechanism == "adaptive":
+            adaptive = AdaptiveMean(ball, n, budget, self.shrink == "auto")
+            adaptive.check()
+            return adaptive
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, MeanNoise(budget.mu, None), self.shrink == "auto")
+            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
         if mechanism in OUTPUT:
             from skriemdp.mean.output_releases import plan_output_mean
 
@@ -708,16 +712,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
         noise = facts.get("noise of n", 0.0)
-        if isinstance(fit, MeanProgram):
-            known, planned = facts["n"] if fit.secret_n else None, fit.planned
-            table = Memory(rows, groups=data.groups)
-            self._learn_mean(fit, fit.run(Curator(table, fit.opening, streams, known, planned)))
-            return
         records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
         if isinstance(fit, GeometricMedian):
             self._learn_median(*fit.release(records, streams))
         elif isinstance(fit, StartAlone):
-            self.mean_ = self.center_ = fit.release(records.table, streams)
+            self.mean_ = self.center_ = fit.release(records, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
         elif isinstance(fit, tuple):
@@ -725,25 +724,6 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self._release_mean(records, ball, chosen, mechanism, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
-
-    def _learn_mean(self, program: MeanProgram, known: Released) -> None:
-        """A mean by itself."""
-        self.mean_, self.center_, self.radius_ = known.mean, known.center, known.radius
-        self.mechanism_, self.noise_scale_ = program.mechanism, known.noise_scale
-        self._noise_law, meant, searched = known.law, 0.0, program.ball is None
-        if known.found is not None and searched:
-            warn_direction(known.found)
-            meant = 1.0 - known.found.level
-        outside = known.outside, known.outside_noise, meant
-        searchable = (
-            not program.pure
-            and self.noise in ("auto", "gaussian")
-            and (not program.secret_n or program.geometry.separate_rows)
-        )
-        cure = ball_cure(self.center, self.radius, searchable)
-        self.clipped_fraction_ = clipped_share(*outside, self.radius_, cure, program.pure)
-        if searched:
-            self._warn_only_the_center()
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""
@@ -781,29 +761,37 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         mechanism: Any,
         streams: NoiseStreams,
     ) -> None:
-        """A descent, or an output perturbation, in a public ball or one that is found."""
+        """A mean by itself; in a public ball by the planned `mechanism`."""
         geometry, n, kept = records.geometry, records.planned, 1.0
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
             warn_direction(found)
-            kept, ball = found.level, found_ball(geometry, found)
-            chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
-            mechanism = self._mean_release(ball, n, chosen)
-        assert ball is not None  # public or found
-        problem: Any
-        problem, outside = records.inside(ball)
-        if isinstance(mechanism, DescentMean) and records.groups is not None:
-            problem = records.gradients(ball)
-        self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
-        self.center_, self.radius_ = ball.center, ball.radius
+            kept = found.level
+            if chosen.law is None:
+                chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
+            if chosen.steps(geometry):
+                mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
+            else:
+                ball = found_ball(geometry, found)
+                mechanism = self._mean_release(ball, n, chosen)
+        if ball is None:
+            self.mechanism_ = "tangent"
+            self.center_, self.radius_ = mechanism.center, mechanism.radius
+            problem: Any = records
+            outside = records.outside(self.center_, self.radius_)
+        else:
+            problem, outside = records.inside(ball)
+            owned = records.groups is not None
+            if isinstance(mechanism, AdaptiveMean):
+                problem = records if owned else projected_records(problem, n)
+            elif isinstance(mechanism, DescentMean) and owned:
+                problem = records.gradients(ball)
+            self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
+            self.center_, self.radius_ = ball.center, ball.radius
         rng = streams("clipped fraction")
         noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
-        if isinstance(mechanism, TangentMean):  # of a ball that came out too wide for a descent
-            given = Curator.lent(records.table, GaussianBudget(mechanism.noise.mu or 0.0), streams)
-            mean, self.noise_scale_ = mechanism.release(given), mechanism.noise_scale
-        else:
-            mean, self.noise_scale_ = mechanism.release(problem, streams)
+        mean, self.noise_scale_ = mechanism.release(problem, streams)
         self.mean_ = np.asarray(mean)
         law = getattr(mechanism, "noise_law", None)
         if law is not None:
@@ -866,12 +854,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 )
         check_option(("auto", None), shrink=self.shrink)
         ball = self._clients_ball(geometry)
-        target = float(self.epsilon), float(self.delta)
-        chosen: Any = plan_program(
-            geometry, n, *target, mechanism="tangent", noise="gaussian", ball=ball
+        chosen = plan_mean(
+            geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball
         )
-        count, last = (chosen.opening.mu * math.sqrt(each.share) for each in chosen.releases)
-        sums = LogSums.planned(ball, n, last, count, self.shrink == "auto")
+        assert chosen.mu is not None
+        sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
         work = Work.of_points(geometry, n)
         planned = chosen.releases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -10,12 +11,11 @@ from scipy.special import chdtri
 from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.joint_releases import JointMean
 from skriemdp.mean.planning import MeanPlan
-from skriemdp.mean.program import MeanProgram
-from skriemdp.mean.releases import DescentMean, MeanNoise, plan_tangent_mean, pure_law
+from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import laplace_law
 
@@ -67,29 +67,7 @@ def expected_error(
     return Expected(mechanism, errors, noise / (_WORTH * spread), worth, assumed)
 
 
-def expected_mean(program: MeanProgram, target: tuple[float, float], spread: Any) -> Expected:
-    """Expected error of a planned mean, with (epsilon, delta) for `target`."""
-    ball, n, dim, search = program.ball, program.n, program.geometry.dim, program.search
-    told, noise = told_spread(ball, spread), program.noise(program.releases[-1].share)
-    law = "gaussian" if noise.law is None else "laplace"
-    whole = MeanNoise(gaussian_mu(*target), None) if noise.law is None else _whole_law(dim, *target)
-    name = f"{program.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
-    if search is None:
-        assert ball is not None  # public or searched for
-        scale, radius = plan_tangent_mean(ball, n, noise).noise_scale, ball.radius
-    else:
-        radius = search.radius or held_radius(told[0], search.level, dim)
-        radius = min(radius, math.inf if ball is None else ball.radius)
-        if noise.law is None:
-            noise = MeanNoise(left_by_search(search, search.mu * math.sqrt(COUNT_SHARE)), None)
-        scale = noise.sigma(radius, dim, n)
-        if program.shrink and search.center is None and dim > 2:
-            scale *= _shrunken(search, scale, radius, dim, n)
-    floor = whole.sigma(radius, dim, n)
-    return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
-
-
-def expected_descent(
+def expected_mean(
     geometry: Geometry,
     ball: GeodesicBall | None,
     chosen: MeanPlan,
@@ -97,20 +75,36 @@ def expected_descent(
     n: int,
     target: tuple[float, float],
     spread: Any,
+    shrink: bool,
 ) -> Expected:
-    """Expected error of a planned descent or output perturbation.
+    """Expected error of a planned mean, with (epsilon, delta) for `target`.
 
     `release` is what a public ball will be asked by.
     """
     dim, told = geometry.dim, told_spread(ball, spread)
-    whole = MeanNoise(gaussian_mu(*target), None)
-    name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, gaussian noise"
+    law = "gaussian" if chosen.law is None else "laplace"
+    whole = (
+        MeanNoise(gaussian_mu(*target), None) if chosen.law is None else _whole_law(dim, *target)
+    )
+    name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
     search = chosen.search
     if search is not None:
         radius = search.radius or held_radius(told[0], search.level, dim)
-        scale = MeanNoise(left_by_search(search, chosen.count), None).sigma(radius, dim, n)
+        if chosen.law is None:
+            left = left_by_search(search, chosen.count)
+            chosen = dataclasses.replace(chosen, mu=left)
+        scale = chosen.noise.sigma(radius, dim, n)
+        if shrink and search.center is None and dim > 2:
+            scale *= _shrunken(search, scale, radius, dim, n)
+        floor = whole.sigma(radius, dim, n)
+        return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+    assert ball is not None  # public or searched for
+    if isinstance(release, AdaptiveMean):
+        scale, radius = _adaptive(release, told[0])
+    elif isinstance(release, TangentMean):
+        scale, radius = release.noise_scale, ball.radius
     elif isinstance(release, DescentMean):
-        assert ball is not None and release.solver.shares is not None  # set by the solver
+        assert release.solver.shares is not None  # set by the solver
         last = MeanNoise(release.solver.mu * math.sqrt(release.solver.shares[-1]), None)
         scale, radius = last.sigma(ball.radius, dim, n), ball.radius
     else:
@@ -128,6 +122,18 @@ def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int
     """What James and Stein's shrinkage towards the last rough mean leaves of noise."""
     rough = MeanNoise(search.mu * math.sqrt(search.shares.move), None).sigma(radius, dim, n)
     return math.sqrt(1.0 - (dim - 2) / dim * scale**2 / (scale**2 + rough**2))
+
+
+def _adaptive(release: AdaptiveMean, spread: float) -> tuple[float, float]:
+    """Noise per coordinate of all rough means and the last one together, and the last radius."""
+    ball, n, dim = release.ball, release.n, release.ball.geometry.dim
+    radius, precision = ball.radius, 0.0
+    for each, radii in zip(release.plan.rounds, release.radii, strict=True):
+        precision += MeanNoise(each.mean_mu, None).sigma(radius, dim, n) ** -2
+        held = held_radius(spread, radii.level, dim)
+        radius = min(ball.radius, math.hypot(held, math.sqrt(dim / precision)))
+    precision += release.plan.noise.sigma(radius, dim, n) ** -2
+    return precision**-0.5, radius
 
 
 def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,15 +15,9 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import (
-    RADIUS,
-    LocationScaleSearch,
-    Radii,
-    Shares,
-    james_stein,
-)
+from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, james_stein
+from skriemdp.mean.adaptive_releases import inside, plan_radius, radius_about
 from skriemdp.mean.domains import public_facts
-from skriemdp.mean.program import inside_of
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, Release
 from skriemdp.mechanisms.counts import noisy_fraction
@@ -43,12 +36,6 @@ _MOMENTS = "mean and second moment"
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 # No look below these n mu, the second times the root of the dimension: it would find nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
-# Grid of the radii that a look may return, over that of the public ball: a convention.
-_RATIO, _RADII = 1.15, 46
-# Of the quantile that becomes a radius: the highest level, and the number of clipped records, over
-# mu, that noise excuses.  Tails pay for every record that is clipped (benchmarks/mean_mechanisms.py
-# --part auto).
-_MOST_WANTED, _BEYOND = 0.999, 3.0
 # Largest relative noise of a released number of records: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
@@ -289,20 +276,11 @@ class JointMean:
         seen = records.logarithms(public.center)
         found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
-        center = inside_of(public, np.asarray(geometry.exp_coordinates(public.center, move)))
-        about = dataclasses.replace(self._radius_in(public), center=center, noise=left)
-        named: Any = lambda *label: streams("radius", 0)  # noqa: E731 - one name for all
-        return center, min(self.wider * about.release(records, budget, named).radius, public.radius)
-
-    def _radius_in(self, public: GeodesicBall) -> LocationScaleSearch:
-        """The search for a radius about a rough mean in a public ball."""
-        grid = public.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)
-        # The spread of the logarithm of a radius about the public one: what is answered where
-        # counts say nothing.
-        known = Radii(tuple(grid.tolist()), 0.7 * public.radius, spread=1.2)
-        shares = Shares(0.0, 0.0, 0.0, _LOOK_RADIUS, 0)
-        asked = self.n, self.geometry.dim, self.mu, shares, known
-        return LocationScaleSearch(*asked, highest=_MOST_WANTED, beyond=_BEYOND)
+        center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
+        radii = plan_radius(public, self.n, self.mu, _LOOK_RADIUS, 0.7 * public.radius)
+        (distances,) = records.distances(center)
+        radius = radius_about(center, left, radii, distances, budget, streams("radius", 0))
+        return center, min(self.wider * radius, public.radius)
 
 
 def plan_joint_mean(

@@ -664,13 +664,24 @@ CHANGES = (
         "pca pairs",
     ),
     Change(
-        "curator.curator:made",
+        "location_scale.start_releases:projectors",
         _with(hold=lambda found, a: _projectors_as_long),
         "not shortened",
         "search start long frames",
     ),
     Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "search start grassmann"),
-    Change("curator.curator:_Account.take", times(2.0), "twice the share", "search hyperboloid"),
+    Change(
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "twice the share",
+        "search hyperboloid",
+    ),
+    Change(
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(clip=lambda a: float(np.max(next(a.records.distances(a.center))))),
+        "the radius of the farthest record",
+        "search hyperboloid",
+    ),
     Change(
         "mechanisms.units:_by_class",
         returns(lambda found, a: (*found[:2], np.ones(len(found[1]), dtype=int))),
@@ -926,9 +937,9 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "curator.curator:Curator._noised",
-        returns(lambda noisy, a: noisy._replace(value=_exact_sum(a))),
-        "the exact sum in place of the noisy one",
+        "location_scale.start_releases:_Embedded.release",
+        _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),
+        "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,
     ),
@@ -1054,12 +1065,6 @@ def _at_least(least, count, found):
 
 def _twice_if_all(indices, n):
     return indices if indices is None or len(indices) < n else np.repeat(indices, 2)
-
-
-def _exact_sum(given):
-    """What a curator adds before its noise."""
-    exact = given.self._table.total(given.give, given.bound, given.steps)
-    return given.bound.value(exact, given.steps)
 
 
 def _lengths(vectors):
