@@ -119,6 +119,21 @@ class _Embedded(StartRule):
 
 
 @dataclass(frozen=True)
+class PublicStart(StartRule):
+    """A public centre, which costs nothing."""
+
+    center: Any
+
+    def check(self, mu: float) -> None:
+        return  # nothing is released
+
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        return Start(self.center)
+
+
+@dataclass(frozen=True)
 class _Unit(StartRule):
     """The base point, in the private median of the records' units of measurement."""
 

@@ -38,7 +38,6 @@ from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
@@ -64,6 +63,7 @@ from skriemdp.mean.releases import (
     default_clip,
     default_descent,
     found_ball,
+    inside,
     plan_tangent_mean,
     projected_records,
 )
@@ -158,9 +158,7 @@ def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     if plan.mechanism in OUTPUT:
         return LAW
     # In a ball that is found the mean may be iterated, unless that changes nothing.
-    found = plan.mechanism == "adaptive" or (
-        plan.search is not None and plan.mechanism == "tangent"
-    )
+    found = plan.search is not None and plan.mechanism in ("tangent", "adaptive")
     found = found and not (geometry.is_flat or plan.steps(geometry))
     if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
         return ITERATED
@@ -590,8 +588,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         elif chosen.mechanism == "gradient":
             probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
             self._mean_release(probe, n, chosen)
-        if search is not None and chosen.law is None:
-            for one in (chosen.mu, search.mu):  # what the search leaves lies in between
+        if chosen.search is not None and chosen.law is None:
+            for one in (chosen.mu, chosen.search.mu):  # what the search leaves lies in between
                 MeanNoise(one, None).check(geometry.dim)
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
@@ -667,11 +665,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
-        if mechanism == "adaptive":
-            adaptive = AdaptiveMean(ball, n, budget, self.shrink == "auto")
-            adaptive.check()
-            return adaptive
-        if mechanism == "tangent":
+        if mechanism in ("tangent", "adaptive"):
             return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
         if mechanism in OUTPUT:
             from skriemdp.mean.output_releases import plan_output_mean
@@ -762,49 +756,62 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         streams: NoiseStreams,
     ) -> None:
         """A mean by itself; in a public ball by the planned `mechanism`."""
-        geometry, n, kept = records.geometry, records.planned, 1.0
+        geometry, n, public, clipped = records.geometry, records.planned, ball, 0.0
+        outside: int | None = None
+        if public is not None:
+            problem, outside = records.inside(public)
+            if chosen.search is not None and records.groups is None:
+                records = projected_records(problem, n)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
-            warn_direction(found)
-            kept = found.level
             if chosen.law is None:
                 chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
+            if public is None:
+                warn_direction(found)
+                clipped = 1.0 - found.level
+            ball = found_ball(geometry, found)
             if chosen.steps(geometry):
+                ball = None
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
-                ball = found_ball(geometry, found)
                 mechanism = self._mean_release(ball, n, chosen)
+        given: Any = records
+        self.mechanism_ = "tangent"
         if ball is None:
-            self.mechanism_ = "tangent"
             self.center_, self.radius_ = mechanism.center, mechanism.radius
-            problem: Any = records
-            outside = records.outside(self.center_, self.radius_)
+            beyond = records.outside(self.center_, self.radius_)
         else:
-            problem, outside = records.inside(ball)
-            owned = records.groups is not None
-            if isinstance(mechanism, AdaptiveMean):
-                problem = records if owned else projected_records(problem, n)
-            elif isinstance(mechanism, DescentMean) and owned:
-                problem = records.gradients(ball)
+            if ball is not public:
+                problem, beyond = records.inside(ball)
+            given = problem
+            if isinstance(mechanism, DescentMean) and records.groups is not None:
+                given = records.gradients(ball)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
         rng = streams("clipped fraction")
+        outside = beyond if outside is None else outside
         noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
-        mean, self.noise_scale_ = mechanism.release(problem, streams)
+        mean, self.noise_scale_ = mechanism.release(given, streams)
         self.mean_ = np.asarray(mean)
         law = getattr(mechanism, "noise_law", None)
+        if public is not None and chosen.search is not None:
+            # A smaller ball inside the public one: what leaves that is moved back.
+            self.mean_, law = inside(public, self.mean_), None
+            self.mechanism_ = chosen.mechanism
+            self.center_, self.radius_ = public.center, public.radius
         if law is not None:
             self._noise_law = law(self.mean_)
         searchable = (
-            chosen.target[1] > 0.0
+            not chosen.pure
             and self.mechanism not in OUTPUT
             and self.noise in ("auto", "gaussian")
+            and (not chosen.secret_n or geometry.separate_rows)
         )
         cure = ball_cure(self.center, self.radius, searchable)
-        told = *noisy, 1.0 - kept, self.radius_, cure, chosen.pure
+        told = *noisy, clipped, self.radius_, cure, chosen.pure
         self.clipped_fraction_ = clipped_share(*told)
-        if chosen.search is not None:
+        if public is None:
             self._warn_only_the_center()
 
     def _warn_only_the_center(self) -> None:

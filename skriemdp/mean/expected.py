@@ -12,7 +12,6 @@ from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.joint_releases import JointMean
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
@@ -90,6 +89,7 @@ def expected_mean(
     search = chosen.search
     if search is not None:
         radius = search.radius or held_radius(told[0], search.level, dim)
+        radius = min(radius, math.inf if ball is None else ball.radius)
         if chosen.law is None:
             left = left_by_search(search, chosen.count)
             chosen = dataclasses.replace(chosen, mu=left)
@@ -99,9 +99,7 @@ def expected_mean(
         floor = whole.sigma(radius, dim, n)
         return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
     assert ball is not None  # public or searched for
-    if isinstance(release, AdaptiveMean):
-        scale, radius = _adaptive(release, told[0])
-    elif isinstance(release, TangentMean):
+    if isinstance(release, TangentMean):
         scale, radius = release.noise_scale, ball.radius
     elif isinstance(release, DescentMean):
         assert release.solver.shares is not None  # set by the solver
@@ -122,18 +120,6 @@ def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int
     """What James and Stein's shrinkage towards the last rough mean leaves of noise."""
     rough = MeanNoise(search.mu * math.sqrt(search.shares.move), None).sigma(radius, dim, n)
     return math.sqrt(1.0 - (dim - 2) / dim * scale**2 / (scale**2 + rough**2))
-
-
-def _adaptive(release: AdaptiveMean, spread: float) -> tuple[float, float]:
-    """Noise per coordinate of all rough means and the last one together, and the last radius."""
-    ball, n, dim = release.ball, release.n, release.ball.geometry.dim
-    radius, precision = ball.radius, 0.0
-    for each, radii in zip(release.plan.rounds, release.radii, strict=True):
-        precision += MeanNoise(each.mean_mu, None).sigma(radius, dim, n) ** -2
-        held = held_radius(spread, radii.level, dim)
-        radius = min(ball.radius, math.hypot(held, math.sqrt(dim / precision)))
-    precision += release.plan.noise.sigma(radius, dim, n) ** -2
-    return precision**-0.5, radius
 
 
 def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:

@@ -15,9 +15,16 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, james_stein
-from skriemdp.mean.adaptive_releases import inside, plan_radius, radius_about
+from skriemdp.location_scale.search import (
+    RADIUS,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    james_stein,
+)
 from skriemdp.mean.domains import public_facts
+from skriemdp.mean.planning import grid_inside
+from skriemdp.mean.releases import inside
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, Release
 from skriemdp.mechanisms.counts import noisy_fraction
@@ -36,6 +43,10 @@ _MOMENTS = "mean and second moment"
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 # No look below these n mu, the second times the root of the dimension: it would find nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
+# Of the radius about a rough mean: the highest level, and the number of clipped records, over mu,
+# that noise excuses.  Tails pay for every record that is clipped (benchmarks/inference.py --part
+# coverage).
+_MOST_WANTED, _BEYOND = 0.999, 3.0
 # Largest relative noise of a released number of records: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
 # A class of a smaller released number of records has no region.  A larger limit would pick the
@@ -277,9 +288,18 @@ class JointMean:
         found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
         center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
-        radii = plan_radius(public, self.n, self.mu, _LOOK_RADIUS, 0.7 * public.radius)
-        (distances,) = records.distances(center)
-        radius = radius_about(center, left, radii, distances, budget, streams("radius", 0))
+        # The spread of the logarithm of a radius about the public one: what is answered where
+        # counts say nothing.
+        known = Radii(grid_inside(public), 0.7 * public.radius, spread=1.2)
+        shares = Shares(0.0, 0.0, 0.0, _LOOK_RADIUS, 0)
+        about = LocationScaleSearch(
+            *(self.n, geometry.dim, self.mu, shares, known),
+            center=center,
+            noise=left,
+            highest=_MOST_WANTED,
+            beyond=_BEYOND,
+        )
+        radius = about.release(records, budget, streams).radius
         return center, min(self.wider * radius, public.radius)
 
 

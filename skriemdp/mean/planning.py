@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.row_releases import COUNT_SHARE
-from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.location_scale.search import LocationScaleSearch, Radii, Shares
+from skriemdp.location_scale.start_releases import PublicStart
 from skriemdp.mean.releases import MeanNoise, pure_law
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget, Release
 from skriemdp.privacy.calibration import gaussian_mu
@@ -23,8 +25,8 @@ OUTPUT = ("gaussian", "laplace", "k-norm")
 # Mechanisms whose every release is Gaussian.
 GAUSSIAN = ("gradient",)
 
-# Names of the last release, and of radii before it.
-MEAN, RADII = "mean", "radii"
+# Name of the last release.
+MEAN = "mean"
 # Share of a pure epsilon for the released fraction of clipped rows: a convention.
 _COUNT_PURE = 0.03
 # Laplace noise is drawn where its mean square is at most this part of Gaussian noise's: it composes
@@ -38,31 +40,14 @@ _LAPLACE_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12).
 _LAPLACE_DIM = 1000
 
-# Shares of mu**2 for a smaller ball inside the public one.  The largest one is taken that adds
-# about 15 % to the error of data that fill the ball, or up to 45 % where n mu is small: what data
-# that fill the ball lose, narrow data gain many times (benchmarks/mean_mechanisms.py --part auto).
-_SEEK = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
-_COST, _MOST_COST = 0.15, 0.45
-# Extra relative cost of Gaussian releases before Laplace noise, over the share of the mean square
-# that Laplace noise saves (benchmarks/laplace_noise.py --stages).
-_LAPLACE_COST = 0.03
-# No ball is looked for below this n times the mu of the looks: they would find nothing
+# A search in a public ball may cost data that fill it so much of mu**2, at least and at most, and
+# (40 / n mu)**2 in between; below this n mu it would find nothing
 # (benchmarks/mean_mechanisms.py --part auto).
-_LEAST_SEEKING = 14.0
-# Two rounds of looks instead of one if the noise of the first is at most this fraction of the
-# radius (benchmarks/mean_mechanisms.py --part auto).
-_QUIET = 0.5
-# Parts of the looks' budget: the clipped fraction, and in each round a mean and a radius
-# (benchmarks/mean_mechanisms.py --part auto).
-_FRACTION, _ONE_LOOK, _TWO_LOOKS = 0.07, ((0.60, 0.33),), ((0.22, 0.13), (0.33, 0.25))
-
-
-@dataclass(frozen=True)
-class Round:
-    """The mu of a rough mean, and that of a radius around it."""
-
-    mean_mu: float
-    radius_mu: float
+_LEAST, _MOST, _NEED, _LEAST_SEEKING = 0.04, 0.15, 40.0, 31.0
+# Two rounds from this n mu on, and the part of a round that is for its radius.
+_TWO_ROUNDS, _FOR_RADIUS = 60.0, 0.3
+# Grid of the radii that it may return, over that of the public ball: a convention.
+_RATIO, _RADII = 1.15, 46
 
 
 @dataclass(frozen=True)
@@ -75,14 +60,12 @@ class MeanPlan:
         "tangent", "adaptive", "gradient", or an output perturbation.
     count : float
         Mu of `clipped_fraction_`, or the epsilon of `pure` privacy.
-    rounds : tuple of Round
-        Of "adaptive": rough means and radii before the mean itself.
     mu : float or None
         Of the mean, when its noise is Gaussian; at least that, after a search.
     law : LaplaceEvent or None
         Of the mean, when its noise is Laplace.
     search : LocationScaleSearch or None
-        For a ball.
+        For a ball; of "adaptive", for a smaller one inside the public ball.
     event : Event
         All of it, but an output perturbation that is not pure: its event depends on the ball too.
     target : tuple of float
@@ -97,7 +80,6 @@ class MeanPlan:
     mechanism: str
     count: float
     event: Event
-    rounds: tuple[Round, ...] = ()
     mu: float | None = None
     law: LaplaceEvent | None = None
     search: LocationScaleSearch | None = None
@@ -115,7 +97,7 @@ class MeanPlan:
         """Whether the mean is one step from the centre: where iteration would cost noise, or not
         move it.
         """
-        if self.search is None or self.mechanism != "tangent":
+        if self.search is None or self.mechanism not in ("tangent", "adaptive"):
             return False
         return geometry.is_flat or (self.search.center is None and not geometry.is_hadamard)
 
@@ -185,63 +167,43 @@ def plan_mean(
         )
     if delta == 0.0:
         return _pure_plan(geometry.dim, epsilon)
-    if noise == "laplace":
-        _check_laplace(geometry.dim, epsilon)
-    factor = 1.0 if gaussian else _laplace_factor(geometry.dim, epsilon, delta)
-    if noise != "laplace" and factor > _LAPLACE_GAIN:
-        gaussian, factor = True, 1.0
-    total = gaussian_mu(epsilon, delta)
-    target = geometry.dim, epsilon, delta, total
-    if mechanism == "gradient" or search is not None:
-        plan = _searched_plan(mechanism, *target, search, gaussian or secret_n)
-        return dataclasses.replace(plan, secret_n=secret_n)
-    share, looks, law = COUNT_SHARE, (), None
-    if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
-        fixed = secret_n and not gaussian
-        share, looks = _seeking(geometry.dim, n * total, factor, fixed)
-    first = GaussianBudget(total * math.sqrt(share))
-    if not gaussian:
-        law = _law_after(*target, first.event.mu, math.inf if noise == "laplace" else 1.0)
-    plan = _seeking_plan(geometry.dim, total, share, looks, first, law)
-    return dataclasses.replace(plan, secret_n=secret_n)
-
-
-def _searched_plan(
-    mechanism: str,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    total: float,
-    search: LocationScaleSearch | None,
-    gaussian: bool,
-) -> MeanPlan:
-    """One mean, in the ball that a search finds if there is one; its law is fixed before that."""
-    law, budget = None, GaussianBudget(total)
-    event: Event = budget.event
-    if search is not None and not gaussian:
+    mu = gaussian_mu(epsilon, delta)
+    laplace = not gaussian and _with_laplace(noise, geometry.dim, epsilon, delta)
+    laplace = laplace and not (secret_n and search is not None)
+    short, needed = search, math.inf if noise == "laplace" else 1.0
+    if search is not None:
         # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
         # reserved for nothing.
-        needed, short = _LAPLACE_GAIN, search.without_further()
-        if search.shares.total - short.shares.total > _MUCH:
-            needed = _FAR_GAIN
-        else:
-            short = search
-        first = GaussianBudget(total * math.sqrt(COUNT_SHARE + short.shares.total))
-        law = _law_after(dim, epsilon, delta, total, first.event.mu, needed)
+        short, needed = search.without_further(), _FAR_GAIN
+        if search.shares.total - short.shares.total <= _MUCH:
+            short, needed = search, _LAPLACE_GAIN
+    before = COUNT_SHARE + (0.0 if short is None else short.shares.total)
+    if ball is not None and mechanism == "auto" and ball.radius <= descent_reach(geometry):
+        search, before = _inside(ball, n, mu, fixed=secret_n and laplace)
+        short = search
+        mechanism = "tangent" if search is None else "adaptive"
+    elif mechanism == "auto":
+        mechanism = "tangent"
+    law, budget = None, GaussianBudget(mu)
+    event: Event = budget.event
+    if laplace:
+        first = GaussianBudget(mu * math.sqrt(before)).event
+        law = _law_after(geometry.dim, epsilon, delta, mu, first.mu, needed)
         if law is not None:
-            search, event = short, compose([first.event, law])
+            search, event = short, compose([first, law])
     count = budget.take(COUNT_SHARE, COUNT, 1)
     if search is not None:
         search.shares.reserve(budget)
-    last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", dim)
+    last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", geometry.dim)
     return MeanPlan(
-        mechanism if mechanism == "gradient" else "tangent",
+        mechanism,
         count,
         event,
-        mu=total * math.sqrt(budget.left) if law is None else None,
+        mu=mu * math.sqrt(budget.left) if law is None else None,
         law=law,
         search=search,
         releases=(*budget.releases, last),
+        secret_n=secret_n,
     )
 
 
@@ -270,60 +232,42 @@ def check_searchable(mechanism: str, noise: str, delta: float) -> None:
         raise ValueError(f"noise={noise!r} needs a public ball; {cure}noise='auto'.")
 
 
-def _seeking(dim: int, n_mu: float, factor: float, fixed: bool) -> tuple[float, tuple]:
-    """Share of mu**2 before the mean itself, and how it is divided; none where it finds nothing.
+def grid_inside(ball: GeodesicBall) -> tuple[float, ...]:
+    """Radii that a search inside a public ball may answer."""
+    return tuple((ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
 
-    `factor` is the mean square error of the noise over that of Gaussian noise.  A share that is
-    `fixed` is that of many records, whatever n is.
+
+def _inside(
+    ball: GeodesicBall, n: int, mu: float, fixed: bool
+) -> tuple[LocationScaleSearch | None, float]:
+    """The search inside a public ball, or None where it would find nothing; and what may be spent.
+
+    Shares that are `fixed` are those of many records, whatever n is.
     """
-    wanted = (40.0 * max(1.0, math.sqrt(dim / 10.0)) / n_mu) ** 2
-    most = min(_share_for(_MOST_COST, factor), 0.3 if dim >= 10 else 0.2)
-    share = max(_share_for(_COST, factor), 0.0 if fixed else min(wanted, most))
-    share = next(s for s in _SEEK if s >= share * (1.0 - 1e-9))
-    if n_mu * math.sqrt(share) < _LEAST_SEEKING:
-        return share if fixed else COUNT_SHARE, ()
-    first = 2.0 * math.sqrt(dim) / (n_mu * math.sqrt(_TWO_LOOKS[0][0] * share))
-    return share, _TWO_LOOKS if first <= _QUIET else _ONE_LOOK
+    geometry = ball.geometry
+    dim = geometry.dim
+    wanted = (_NEED * max(1.0, math.sqrt(dim / 10.0)) / (math.inf if fixed else n * mu)) ** 2
+    rounds = 2 if fixed or n * mu >= _TWO_ROUNDS else 1
+    each = min(max(wanted, _LEAST), _MOST) / (rounds + 1)
+    shares = Shares(0.0, _FOR_RADIUS * each, (1.0 - _FOR_RADIUS) * each, each, rounds)
+    most = COUNT_SHARE + shares.total
+    if n * mu < _LEAST_SEEKING:
+        return None, most if fixed else COUNT_SHARE
+    radii = Radii(grid_inside(ball), ball.radius, limit=ball.radius, spread=1.2)
+    start = PublicStart(geometry, n, 0.0, ball.center)
+    asked = n, dim, mu, shares, radii
+    return LocationScaleSearch(*asked, rule=start, beyond=3.0, highest=0.999), most
 
 
-def _share_for(cost: float, factor: float) -> float:
-    """The largest of the public shares that adds about `cost` of itself to the mean's noise."""
-    odds = cost * factor - _LAPLACE_COST * (1.0 - factor)
-    return max(s for s in _SEEK if s * (1.0 + odds) <= odds or s == _SEEK[0])
-
-
-def _seeking_plan(
-    dim: int,
-    total: float,
-    share: float,
-    looks: tuple[tuple[float, float], ...],
-    first: GaussianBudget,
-    law: LaplaceEvent | None,
-) -> MeanPlan:
-    """Gaussian releases of `share` of mu**2, together `first`, then the mean."""
-    mechanism = "adaptive" if looks else "tangent"
-    budget = GaussianBudget(total if law is None else first.event.mu)
-    whole = share if law is None else 1.0
-    count = budget.take(_FRACTION * whole if looks else whole, COUNT, 1)
-    rounds: list[Round] = []
-    for mean, radius in looks:
-        mean_mu = budget.take(mean * whole, "rough means", dim)
-        radius_mu = budget.take(min(radius * whole, budget.left), RADII, 1)
-        rounds.append(Round(mean_mu, radius_mu))
-    if law is None:
-        plan = MeanPlan(mechanism, count, budget.event, tuple(rounds), mu=budget.rest(MEAN, dim))
-        return dataclasses.replace(plan, releases=budget.releases)
-    planned = budget.before(Release(MEAN, 1.0 - share, "laplace", dim))
-    event = compose([first.event, law])
-    return MeanPlan(mechanism, count, event, tuple(rounds), law=law, releases=planned)
-
-
-def _laplace_factor(dim: int, epsilon: float, delta: float) -> float:
-    """Mean square of Laplace noise over that of Gaussian noise."""
+def _with_laplace(noise: str, dim: int, epsilon: float, delta: float) -> bool:
+    """Whether Laplace noise is asked for, or saves enough to be looked at."""
+    if noise == "laplace":
+        _check_laplace(dim, epsilon)
+        return True
     if epsilon > _LAPLACE_EPSILON or dim > _LAPLACE_DIM:
-        return math.inf
-    law = laplace_law(dim, epsilon, delta)
-    return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
+        return False
+    square = laplace_law(dim, epsilon, delta).mean_square_over_sensitivity
+    return square * gaussian_mu(epsilon, delta) ** 2 / dim <= _LAPLACE_GAIN
 
 
 def _check_laplace(dim: int, epsilon: float) -> None:

@@ -221,6 +221,13 @@ class LogStep:
         return point, scale / self.hessian
 
 
+def inside(ball: GeodesicBall, point: np.ndarray) -> np.ndarray:
+    """`point` projected on `ball`; its centre where a step was so long that it left the floats."""
+    if not np.isfinite(point).all() or not bool(ball.geometry.belongs(point)):
+        return ball.center
+    return np.asarray(ball.project(point))
+
+
 def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
     """The ball of a search, no wider than balls may be."""
     limit = geometry.radius_limit
