@@ -1,11 +1,11 @@
 """Operations and openings of a curator, and what a rehearsal says of them."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.curator import curator as curators

@@ -8,11 +8,11 @@ import multiprocessing
 import pickle
 import threading
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.curator import curator as curators

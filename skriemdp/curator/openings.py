@@ -6,9 +6,9 @@ Docs/theory/curator.md proves each of them.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.releases import Batches, FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import one_by_one
 from skriemdp.geometry.base import Geometry

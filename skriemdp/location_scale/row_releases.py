@@ -6,12 +6,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp._warnings import warn_user
 from skriemdp.mechanisms.bounds import Ball

@@ -9,11 +9,11 @@ import abc
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import PointRecords, alone
 from skriemdp.location_scale.search import START, Start

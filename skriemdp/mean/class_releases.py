@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.core.estimator import Plan
 from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry.ball import GeodesicBall, descent_reach

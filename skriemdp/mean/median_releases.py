@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
 from skriemdp.geometry.ball import GeodesicBall

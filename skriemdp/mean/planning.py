@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.row_releases import COUNT_SHARE

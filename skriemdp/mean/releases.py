@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.iterated_mean import iterate_mean, plan_iteration, stretch_of
 from skriemdp.descent.problem import FrechetProblem

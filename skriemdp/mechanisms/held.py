@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from skriemdp._arrays import squared_lengths
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.held import Moment
