@@ -154,7 +154,8 @@ class NoiseGenerator(np.random.Generator):
 
     def check_process(self) -> None:
         """RuntimeError in a forked process."""
-        refuse_forks(self._process, "a noise generator", "repeat the noise of its parent")
+        if this_process() != self._process:
+            refuse_forks(self._process, "a noise generator", "repeat the noise of its parent")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("noise generators are never pickled: a copy would repeat their noise.")

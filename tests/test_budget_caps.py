@@ -26,7 +26,6 @@ from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.location_scale.search import ROUGH, LocationScaleSearch
-from skriemdp.mean import adaptive_releases
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release, Steps
 from skriemdp.pca.search_releases import BoundsSearch
 
@@ -78,18 +77,24 @@ def test_one_release_more_in_a_search_is_refused(name, monkeypatch):
     refused(SEARCHED[name], made)
 
 
-@pytest.mark.parametrize("late", [{}, {"noise": "gaussian"}], ids=str)
-def test_looks_in_a_public_ball_have_a_budget_of_their_own(late, monkeypatch):
-    made, about = [], adaptive_releases.radius_about
-
-    def greedy_radius(center, noise, radii, distances, budget, rng):
-        found = about(center, noise, radii, distances, budget, rng)
-        more(budget, made, radii.name)
-        return found
-
-    monkeypatch.setattr(adaptive_releases, "radius_about", greedy_radius)
+@pytest.mark.parametrize("late", [{}, {"noise": "gaussian"}, {"noise": "laplace"}], ids=str)
+def test_searches_in_a_public_ball_take_what_was_planned(late, monkeypatch):
     model = PrivateFrechetMean("euclidean", center=np.zeros(3), radius=50.0, **late)
     assert model.plan(2000, 3).mechanism.startswith("adaptive")
+    monkeypatch.setitem(SEARCHED, "public", lambda: model.fit(X))
+    test_one_release_more_in_a_search_is_refused("public", monkeypatch)
+
+
+def test_looks_of_bars_in_a_public_ball_take_what_was_planned(monkeypatch):
+    made, release = [], LocationScaleSearch.release
+
+    def greedy(self, records, budget, streams):
+        found = release(self, records, budget, streams)
+        more(budget, made, self.name, 0.1)
+        return found
+
+    monkeypatch.setattr(LocationScaleSearch, "release", greedy)
+    model = PrivateFrechetMean("euclidean", center=np.zeros(3), radius=50.0, uncertainty=True)
     refused(lambda: model.fit(X), made)
 
 

@@ -36,7 +36,7 @@ class Factors(Give):
     """Outer products of a row with a public combination of its numbers."""
 
     inner: LogAt
-    weights: np.ndarray
+    weights: np.ndarray | None = None
     shape = (3,)
 
     def of(self, points, beside=None):

@@ -54,8 +54,9 @@ OPERATIONS = {
 # Of one point, of all rows together, or of numbers, as their documentation says; `distances` is
 # `dist` where rows are asked one by one.
 OTHERS = {
-    "bounded_log_sum", "clipped_log_sum", "complaint", "distances", "has_steady_coordinates",
-    "in_words", "lengths_in_words", "nearest", "planes", "random_point", "rounding",
+    "as_parts", "bounded_log_sum", "clipped_log_sum", "complaint", "distances", "from_parts",
+    "has_steady_coordinates", "in_words", "lengths_in_words", "nearest", "planes", "random_point",
+    "rounding",
 }  # fmt: skip
 
 

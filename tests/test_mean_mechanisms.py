@@ -81,10 +81,11 @@ def test_all_parts_together_stay_within_the_target(split):
     choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
     plan = plan_mean(geometry, n, epsilon, delta, **choices)
     assert plan.event.delta(epsilon) <= delta
-    parts = (plan.mu or 0.0) ** 2 + (0.0 if search is None else search.mu_search**2)
-    parts += sum(each.mean_mu**2 + each.radius_mu**2 for each in plan.rounds)
+    parts = (plan.mu or 0.0) ** 2 + (0.0 if plan.search is None else plan.search.mu_search**2)
     looks = mechanism == "auto" and not searched
-    assert bool(plan.rounds) == (plan.mechanism == "adaptive") == looks
+    assert (plan.mechanism == "adaptive") == (looks and delta > 0.0)
+    assert (plan.search is None) == (not searched and not (looks and delta > 0.0))
+    assert math.fsum(each.share for each in plan.releases) == pytest.approx(1.0, abs=1e-12)
     if delta == 0.0:
         parts = plan.law.renyi(math.inf) + plan.count
         assert 0.999 * epsilon <= parts <= epsilon
@@ -99,9 +100,7 @@ def test_all_parts_together_stay_within_the_target(split):
         assert plan.event.delta(epsilon) >= 0.98 * delta
     # What draws the noise of the mean states what was charged for it.
     mean = PrivateFrechetMean(radius=1.0)._mean_release(GeodesicBall(geometry, None, 0.5), n, plan)
-    if plan.rounds:
-        assert mean.plan == plan
-    elif mechanism == "gradient":
+    if mechanism == "gradient":
         assert mean.event.mu == pytest.approx(plan.mu, rel=1e-9)
     else:
         assert (mean.noise.mu, mean.noise.law) == (plan.mu, plan.law)
@@ -117,14 +116,17 @@ def test_all_parts_together_stay_within_the_target(split):
 def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta):
     n, epsilon, delta = int(10**log_n), 10**log_epsilon, 10**log_delta
     geometry = Euclidean(dim)
-    plan = plan_mean(
-        geometry, n, epsilon, delta, noise="gaussian", ball=GeodesicBall(geometry, None, 1.0)
-    )
-    parts = [plan.mu, plan.count]
-    for each in plan.rounds:
-        parts += [each.mean_mu, each.radius_mu]
+    try:
+        plan = plan_mean(
+            geometry, n, epsilon, delta, noise="gaussian", ball=GeodesicBall(geometry, None, 1.0)
+        )
+    except ValueError as refused:
+        assert "integers" in str(refused)
+        return
+    parts = [plan.mu, plan.count, *([plan.search.mu_search] if plan.search else [])]
     assert math.fsum(part**2 for part in parts) <= plan.event.mu**2 * (1.0 + 1e-12)
-    assert min(parts) > 0.0
+    shares = [each.share for each in plan.releases]
+    assert math.fsum(shares) <= 1.0 + 1e-12 and min(shares) > 0.0
 
 
 @pytest.mark.parametrize(
@@ -374,8 +376,8 @@ def test_auto_follows_public_numbers_only():
         return plan_mean(geometry, n, epsilon, delta, ball=ball, **parameters)
 
     # Nothing can be found with so few records; then once, then twice.
-    looks = [len(planned(SPD(10), n, 0.1, 1e-3).rounds) for n in (300, 1200, 10**5)]
-    assert looks == [0, 1, 2]
+    searches = [planned(SPD(10), n, 0.1, 1e-3).search for n in (300, 1000, 10**5)]
+    assert [0 if each is None else each.shares.rounds for each in searches] == [0, 1, 2]
     assert planned(SPD(10), 300, 0.1, 1e-3).mechanism == "tangent"
     # Laplace noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert planned(SPD(2), 1000).law is not None

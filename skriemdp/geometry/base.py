@@ -151,6 +151,8 @@ class Geometry(abc.ABC):
     # give, is, to the last bit, the same whatever the other rows are, how many there are, and
     # where it stands among them; tests/test_lattice.py holds those to it that say so.
     separate_rows: ClassVar[bool] = False
+    # Whether :meth:`chart` returns coordinates.
+    charted: ClassVar[bool] = False
     # Whether points are symmetric matrices, of which methods may read either triangle.
     symmetric_matrices: ClassVar[bool] = False
     # Whether logarithms of arrays that are no points are numbers, or NaN in their own rows alone,

@@ -66,8 +66,7 @@ class Squares(Give):
 
 def _chart(geometry: Any) -> Chart | None:
     """The chart of a geometry that has one."""
-    none = geometry.quick_distances or type(geometry).chart is Geometry.chart
-    return None if none else Chart(geometry)
+    return Chart(geometry) if geometry.charted and not geometry.quick_distances else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +109,8 @@ class Length(Give):
 
     def __post_init__(self) -> None:
         geometry = self.inner.geometry
-        squared = geometry.quick_distances and type(geometry).squares is not Geometry.squares
+        quick, some = geometry.quick_distances, geometry.base_point[None]
+        squared = quick and geometry.squares(some) is not None
         object.__setattr__(self, "beside", Squares(geometry) if squared else None)
 
     def key(self) -> Hashable:

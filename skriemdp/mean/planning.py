@@ -187,10 +187,10 @@ def plan_mean(
     law, budget = None, GaussianBudget(mu)
     event: Event = budget.event
     if laplace:
-        first = GaussianBudget(mu * math.sqrt(before)).event
-        law = _law_after(geometry.dim, epsilon, delta, mu, first.mu, needed)
+        first = GaussianBudget(mu * math.sqrt(before))
+        law = _law_after(geometry.dim, epsilon, delta, mu, first.event.mu, needed)
         if law is not None:
-            search, event = short, compose([first, law])
+            search, event = short, compose([first.event, law])
     count = budget.take(COUNT_SHARE, COUNT, 1)
     if search is not None:
         search.shares.reserve(budget)

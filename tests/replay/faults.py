@@ -779,7 +779,7 @@ CHANGES = (
         "mean k-norm sphere",
     ),
     Change(
-        "mean.planning:_seeking_plan",
+        "mean.planning:MeanPlan.search_budget",
         _twice_the_looks,
         "looks with twice their mu",
         "mean adaptive laplace",

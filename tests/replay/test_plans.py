@@ -19,7 +19,7 @@ from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.mechanisms.budget import GaussianBudget, Release, _Budget
 
 # Parts of fits by themselves state no plan; a search over fits states one for all of them.
-PARTS = ("search ", "completion signal")
+PARTS = ("search ", "curator ", "completion signal")
 FITS = [pair for pair in PAIRS if not pair.name.startswith(PARTS)]
 
 

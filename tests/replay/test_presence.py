@@ -278,10 +278,10 @@ def _count_left_out_of_the_charge(monkeypatch):
 
 
 def _law_chosen_by_the_released_number(monkeypatch):
-    def by_number(dim, n_mu, factor, fixed):
-        return (0.02 if n_mu < 1000.0 else 0.01), ()
+    def by_number(ball, n, mu, fixed):
+        return None, 0.02 if n * mu < 1000.0 else 0.01
 
-    monkeypatch.setattr(planning, "_seeking", by_number)
+    monkeypatch.setattr(planning, "_inside", by_number)
 
 
 def _nothing_kept_for_the_count(monkeypatch):

@@ -37,6 +37,7 @@ class LogEuclideanSPD(SPDGeometry):
     """
 
     pyriemann_metric = "logeuclid"
+    charted = True
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
