@@ -8,13 +8,12 @@ import itertools
 import operator
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-
-from skriemdp._dataclasses import dataclass
 
 R = TypeVar("R")
 

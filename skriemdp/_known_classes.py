@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from skriemdp._dataclasses import dataclass
 
 Parameters = Mapping[str, Any]
 

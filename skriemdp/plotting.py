@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
 
 if TYPE_CHECKING:

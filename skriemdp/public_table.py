@@ -7,6 +7,7 @@ import datetime
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, validate_data
 
 from skriemdp._containers import column, column_names
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, quietly
 from skriemdp._validation import check_positive, shown
 

@@ -9,13 +9,13 @@ import json
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_option, check_scale

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._known_classes import combiner
 from skriemdp._walk import is_estimator, walk
 from skriemdp.descent.steps import (

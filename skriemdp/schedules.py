@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
 __all__ = [

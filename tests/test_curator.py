@@ -1,11 +1,11 @@
 """Operations and openings of a curator, and what a rehearsal says of them."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.curator import curator as curators
@@ -36,7 +36,7 @@ class Factors(Give):
     """Outer products of a row with a public combination of its numbers."""
 
     inner: LogAt
-    weights: np.ndarray
+    weights: np.ndarray | None = None
     shape = (3,)
 
     def of(self, points, beside=None):

@@ -65,8 +65,12 @@ def test_what_moved_is_told_by_name(tool, stored):
 
 @pytest.mark.parametrize("name", ["mean sphere 1", "linear log_loss 1", "geodesic affine 1"])
 def test_a_changed_rule_is_seen(tool, stored, name, monkeypatch):
-    ball = search.ball
-    monkeypatch.setattr(search, "ball", lambda radius, dim: ball(0.98 * radius, dim))
+    clipped = search.LocationScaleSearch._moved
+
+    def shorter(self, records, center, clip, mu, rng):
+        return clipped(self, records, center, 0.98 * clip, mu, rng)
+
+    monkeypatch.setattr(search.LocationScaleSearch, "_moved", shorter)
     assert len(tool.compare([name])) == 1
 
 

@@ -14,9 +14,6 @@ import pytest
 import skriemdp
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
 from skriemdp._random import NoiseStreams
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry import Circle, Product, Sphere
 from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach, Scaling
 from skriemdp.location_scale.points import PointRecords, plan_point_search, radii
@@ -260,7 +257,7 @@ def test_what_rows_give_at_the_start_is_asked_one_by_one_unless_they_are_separat
     geometry = Watched()
     points = cloud(geometry, geometry.base_point, 40)
     rule = start_rule(geometry, 40, 1.0)
-    rule.begin(Curator(Memory(points), Gaussian(1.0), NoiseStreams(0)))
+    rule.release(PointRecords(geometry, points), GaussianBudget(1.0), NoiseStreams(0))
     assert sum(seen) == 40 and (max(seen) > 1) == say
 
 
@@ -275,9 +272,9 @@ def test_long_vectors_of_an_embedding_are_shortened():
 
     far = start_rule(Long(), 50, 1.0)
     near = start_rule(Torus(), 50, 1.0)
-    points = Memory(cloud(Torus(), [1.0, 3.0, 0.4], 50))
+    points = PointRecords(Torus(), cloud(Torus(), [1.0, 3.0, 0.4], 50))
     a, b = (
-        rule.begin(Curator(points, Gaussian(1.0), NoiseStreams(0))).center for rule in (far, near)
+        rule.release(points, GaussianBudget(1.0), NoiseStreams(0)).center for rule in (far, near)
     )
     np.testing.assert_allclose(a, b, atol=1e-6)
 

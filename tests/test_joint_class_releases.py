@@ -16,12 +16,9 @@ from skriemdp import (
     mean_test,
 )
 from skriemdp.auditing import audit_scores, worst_case_neighbours
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.tables import Memory
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.mean.joint_releases import JointMean
+from skriemdp.mean.joint_releases import JointMean, Seen
 from skriemdp.mechanisms import noise
 from skriemdp.plotting import NoiseBallDisplay
 
@@ -75,10 +72,9 @@ def test_noise_has_the_stated_standard_deviations(n_classes):
     space, rng = Euclidean(2), np.random.default_rng(0)
     ball = GeodesicBall(space, None, 2.0)
     plan = JointMean(space, 4, 0.6, 1.0, 1.0, ball, n_classes=n_classes)
-    labels = () if n_classes is None else (np.zeros(0, dtype=int),)
-    table, of_all = Memory(np.zeros((0, 2)), *labels), lambda *label: rng
-    curators = (Curator(table, Gaussian(0.6), of_all) for _ in range(1000))
-    runs = [plan.moments(curator, space.base_point, 2.0) for curator in curators]
+    seen = Seen(space.base_point, 2.0, np.zeros((0, 2)), 0.0, 0.0, 0.6)
+    labels = None if n_classes is None else np.zeros(0, dtype=int)
+    runs = [plan.moments(seen, rng, labels) for _ in range(1000)]
     second, first, counts = (np.stack(block) for block in list(zip(*runs, strict=True))[:3])
     said = runs[0]
     assert said.first_sigma == pytest.approx(2.0 * 2.0 / 0.6, rel=1e-3)

@@ -21,7 +21,6 @@ SOLVING |= {"gives", "curator"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
     "_arrays": set(),
-    "_dataclasses": set(),
     "_validation": set(),
     "_process": set(),
     "_random": {"_process", "_validation"},
@@ -96,7 +95,7 @@ def imported(path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_down(path):
     own = layer(path)
-    allowed = ALLOWED[own] | {own, "_dataclasses"}
+    allowed = ALLOWED[own] | {own}
     assert set(imported(path)) <= allowed
 
 

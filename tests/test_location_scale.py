@@ -24,9 +24,6 @@ from skriemdp import (
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.tables import Memory
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import (
     SPD,
@@ -220,19 +217,19 @@ def test_a_radius_is_as_often_too_small_as_too_large():
     values = np.random.default_rng(0).normal(size=(4000, 1))
     exact = np.quantile(np.abs(values), 0.98)
     plan = plan_point_search(geometry, 4000, 1.0, center=np.zeros(1))
-    assert plan.level == 0.997 and plan.resolved(plan.shares.final) == 0.98
+    assert plan.level == 0.997 and plan._resolved(plan.shares.final) == 0.98
     ratios = []
     for seed in range(200):
         unit = 1.1 ** (seed / 200.0)  # everywhere between two values of the grid
         found = search(geometry, unit * values, 4000.0, seed, center=np.zeros(1))
         ratios.append(found.radius / (unit * exact))
-    assert abs(np.median(ratios) / plan.widened(1.0, 0.98, 0.0) - 1.0) < 0.03
+    assert abs(np.median(ratios) / plan._widened(1.0, 0.98, 0.0) - 1.0) < 0.03
 
 
 def test_noise_of_the_centre_is_not_widened():
     plan = plan_point_search(Euclidean(4), 100, 0.5)
-    assert plan.widened(1.0, 0.5, 0.5) == 1.0  # distances are all noise
-    assert plan.widened(1.0, 0.5, 0.0) > plan.widened(1.0, 0.5, 0.3) > 1.0
+    assert plan._widened(1.0, 0.5, 0.5) == 1.0  # distances are all noise
+    assert plan._widened(1.0, 0.5, 0.0) > plan._widened(1.0, 0.5, 0.3) > 1.0
 
 
 def wide_directions(n=3000, kappa=1.4, seed=0):
@@ -326,11 +323,11 @@ def test_rotations_start_from_the_nearest_rotation():
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
     rule = start_rule(geometry, len(points), 10.0 / len(points))
     assert rule.share == 0.25 and start_rule(geometry, len(points), 1e3).share == 0.03
-    start = begun(rule, points, 8.0, NoiseStreams(0))
+    start = rule.release(PointRecords(geometry, points), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = begun(rule, -points, 8.0, NoiseStreams(0))
+    start = rule.release(PointRecords(geometry, -points), GaussianBudget(8.0), NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
@@ -380,7 +377,8 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     for groups, weights in ((None, np.ones(40)), (people, shares)):
         n = len(points) if groups is None else groups.count
         rule = dataclasses.replace(start_rule(geometry, n, 500.0), share=1.0)
-        start = begun(rule, points, 500.0, NoiseStreams(0), groups)
+        records = PointRecords(geometry, points, groups=groups)
+        start = rule.release(records, GaussianBudget(500.0), NoiseStreams(0))
         mean = np.average(points @ points.transpose(0, 2, 1), axis=0, weights=weights)
         leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
         assert float(geometry.dist(start.center, leading)) < 0.01
@@ -397,11 +395,6 @@ def test_a_start_is_refused_where_integers_are_too_coarse(geometry):
     rule.check(1e-5)
     with pytest.raises(ValueError, match="use a larger epsilon"):
         rule.check(1e-12)
-
-
-def begun(rule, points, mu, streams, groups=None):
-    """What a rule begins with, for all of a budget of `mu`."""
-    return rule.begin(Curator(Memory(points, groups=groups), Gaussian(mu), streams))
 
 
 # -- audits: 1 - 1e-8 confidence, so a false alarm once in 1e8 runs -------------------------------
@@ -422,7 +415,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            begun(rule, points, MU, NoiseStreams())
+            rule.release(PointRecords(geometry, points), GaussianBudget(MU), NoiseStreams())
     return np.array(seen)
 
 
@@ -661,7 +654,7 @@ def test_distances_that_are_not_kept_are_asked_of_each_record_alone(monkeypatch)
         asked.append(len(others))
         return dist(self, point, others)
 
-    monkeypatch.setattr("skriemdp.curator.tables.KEPT_BYTES", 0)
+    monkeypatch.setattr("skriemdp.location_scale.points._KEPT_BYTES", 0)
     monkeypatch.setattr(type(geometry), "dist", recorded)
     (found,) = PointRecords(geometry, points).distances(geometry.base_point)
     assert found.shape == (7,) and asked == [1] * 7
@@ -682,6 +675,16 @@ def test_logarithms_of_log_euclidean_matrices_are_taken_once(monkeypatch):
     records = PointRecords(geometry, points)
     for center, rows in zip(centers, expected, strict=True):
         (lengths,) = records.distances(center)
-        np.testing.assert_array_equal(records.vectors(center), rows)
+        np.testing.assert_array_equal(records.coordinates(center), rows)
         np.testing.assert_allclose(lengths, np.linalg.norm(rows, axis=1))
     assert len(seen) == len(points)
+
+
+def test_lengths_are_distances_and_keep_nothing():
+    geometry = SPD(3)
+    points = np.stack([np.diag([1.0, 2.0, 3.0 + k]) for k in range(5)])
+    records = PointRecords(geometry, points)
+    (near,) = records.distances(geometry.base_point)
+    found, kept = records.lengths(points[1]), records.coordinates(geometry.base_point)
+    assert kept is not None and records.lengths(geometry.base_point) is near
+    np.testing.assert_allclose(found, next(records.distances(points[1])), rtol=1e-12, atol=1e-12)

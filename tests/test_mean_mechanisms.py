@@ -16,9 +16,6 @@ from sklearn.base import clone
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp._random import NoiseStreams
 from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.tables import Memory
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import (
     SPD,
@@ -33,7 +30,7 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.geometry.ball import center_reach
-from skriemdp.location_scale.points import plan_point_search, within_reach
+from skriemdp.location_scale.points import PointRecords, plan_point_search, within_reach
 from skriemdp.mean import releases
 from skriemdp.mean.planning import plan_mean
 from skriemdp.mean.releases import LogStep, default_descent, sphere_hessian
@@ -84,31 +81,29 @@ def test_all_parts_together_stay_within_the_target(split):
     choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
     plan = plan_mean(geometry, n, epsilon, delta, **choices)
     assert plan.event.delta(epsilon) <= delta
-    shares, last = [each.share for each in plan.releases], plan.releases[-1]
-    assert (plan.mechanism == "adaptive") == (mechanism == "auto" and not searched)
-    if mechanism == "gradient":
-        mean = PrivateFrechetMean(radius=1.0)
-        mean = mean._mean_release(GeodesicBall(geometry, None, 0.5), n, plan)
-        assert mean.event.mu == pytest.approx(plan.mu, rel=1e-9)
-        parts = plan.mu**2 + plan.count**2 + search.mu_search**2
-        assert parts == pytest.approx(plan.event.mu**2, rel=1e-12)
-        return
-    assert 1.0 - 1e-12 <= math.fsum(shares) <= 1.0 + 1e-12 and last.name == "mean"
-    noise = plan.noise(last.share)
+    parts = (plan.mu or 0.0) ** 2 + (0.0 if plan.search is None else plan.search.mu_search**2)
+    looks = mechanism == "auto" and not searched
+    assert (plan.mechanism == "adaptive") == (looks and delta > 0.0)
+    assert (plan.search is None) == (not searched and not (looks and delta > 0.0))
+    assert math.fsum(each.share for each in plan.releases) == pytest.approx(1.0, abs=1e-12)
     if delta == 0.0:
+        parts = plan.law.renyi(math.inf) + plan.count
+        assert 0.999 * epsilon <= parts <= epsilon
         assert plan.event == PureEvent(epsilon)
-        parts = noise.law.renyi(math.inf) + epsilon * shares[0]
-        assert 0.999 * epsilon <= parts <= epsilon * (1.0 + 1e-12)
-    elif plan.law is None:
-        assert noise.mu == pytest.approx(plan.event.mu * math.sqrt(last.share), rel=1e-12)
     else:
-        # What comes before its law is what the first event pays for, and the law is charged.
-        first, law = plan.event.events
-        assert law == plan.law == noise.law
-        before = gaussian_mu(epsilon, delta) ** 2 * math.fsum(shares[:-1])
-        assert before == pytest.approx(first.mu**2, rel=1e-12)
+        whole = gaussian_mu(epsilon, delta) if plan.law is None else plan.event.events[0].mu
+        parts += plan.count**2
+        assert 0.999 * whole**2 <= parts <= whole**2 * (1 + 1e-12)
+    if plan.law is not None and delta > 0.0:
+        assert plan.event.events[1] == plan.law
         # Not much is left on the table.
         assert plan.event.delta(epsilon) >= 0.98 * delta
+    # What draws the noise of the mean states what was charged for it.
+    mean = PrivateFrechetMean(radius=1.0)._mean_release(GeodesicBall(geometry, None, 0.5), n, plan)
+    if mechanism == "gradient":
+        assert mean.event.mu == pytest.approx(plan.mu, rel=1e-9)
+    else:
+        assert (mean.noise.mu, mean.noise.law) == (plan.mu, plan.law)
 
 
 @settings(max_examples=300, deadline=None)
@@ -128,6 +123,8 @@ def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta
     except ValueError as refused:
         assert "integers" in str(refused)
         return
+    parts = [plan.mu, plan.count, *([plan.search.mu_search] if plan.search else [])]
+    assert math.fsum(part**2 for part in parts) <= plan.event.mu**2 * (1.0 + 1e-12)
     shares = [each.share for each in plan.releases]
     assert math.fsum(shares) <= 1.0 + 1e-12 and min(shares) > 0.0
 
@@ -384,8 +381,8 @@ def test_auto_follows_public_numbers_only():
     assert planned(SPD(10), 300, 0.1, 1e-3).mechanism == "tangent"
     # Laplace noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert planned(SPD(2), 1000).law is not None
-    assert planned(SPD(10), 1000, 0.1, 1e-3).law is None
-    assert planned(SPD(2), 1000, noise="gaussian").law is None
+    assert planned(SPD(10), 1000, 0.1, 1e-3).mu is not None
+    assert planned(SPD(2), 1000, noise="gaussian").mu is not None
     # A ball that is too wide is not left.
     assert planned(SPD(2), 10**5, radius=20.0).mechanism == "tangent"
     assert planned(SPD(2), 10**5, delta=0.0).mechanism == "tangent"
@@ -538,11 +535,10 @@ def test_little_information_is_announced_from_public_numbers():
 
 def test_huge_epsilon_takes_gaussian_noise():
     """Beyond the range of e^epsilon Laplace noise is not accounted; nothing overflows."""
-    ball = GeodesicBall(SPD(2), None, 0.5)
-    plan = plan_mean(SPD(2), 100, 1e4, 1e-5, mechanism="tangent", ball=ball)
-    assert plan.law is None and plan.event.mu > 100.0
+    plan = plan_mean(SPD(2), 100, 1e6, 1e-5, mechanism="tangent")
+    assert plan.law is None and plan.mu > 100.0
     with pytest.raises(ValueError, match="out of range"):
-        plan_mean(SPD(2), 100, 1e4, 1e-5, mechanism="tangent", noise="laplace", ball=ball)
+        plan_mean(SPD(2), 100, 1e6, 1e-5, mechanism="tangent", noise="laplace")
 
 
 def test_a_searched_centre_stays_where_coordinates_have_digits():
@@ -629,7 +625,7 @@ def test_nothing_is_iterated_after_a_search_in_positive_curvature(geometry):
     steps = 0.1 * rng.standard_normal((2000, geometry.dim))
     X = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
     model = PrivateFrechetMean(geometry, center="private", epsilon=3.0, random_state=0)
-    with mock.patch.object(Memory, "iterated", side_effect=AssertionError):
+    with mock.patch.object(releases, "iterate_mean", side_effect=AssertionError):
         model.fit(X)
     assert "iterated" not in model.privacy_spent_.public["arithmetic"]
     assert model.mechanism_ == "tangent" and 0.0 <= model.clipped_fraction_ < 0.2
@@ -644,9 +640,9 @@ def test_the_last_step_is_divided_by_the_hessian_and_no_longer_than_the_radius()
     noise = releases.MeanNoise(1e3, None)
     for hessian, reached in ((1.0, 0.3), (0.6, 0.5), (0.2, 0.9)):
         step = LogStep(geometry, geometry.base_point, 0.9, n, noise, hessian)
-        mean = step.release(Curator(Memory(X), Gaussian(1e3), NoiseStreams(0)))
+        mean, scale = step.release(PointRecords(geometry, X), NoiseStreams(0))
         assert float(geometry.dist(mean, geometry.base_point)) == pytest.approx(reached, abs=1e-3)
-        assert step.noise_scale == pytest.approx(noise.sigma(0.9, 4, n) / hessian)
+        assert scale == pytest.approx(noise.sigma(0.9, 4, n) / hessian)
 
 
 # -- matrices, and few of them --------------------------------------------------------------------
@@ -700,7 +696,8 @@ def test_a_start_uses_all_of_the_budget():
     X = few_matrices(56)
     search = plan_point_search(SPD(3), 56, 0.3)
     start = releases.StartAlone.of(SPD(3), search)
-    assert start.opening.event(56) == GaussianEvent(1.0 / 0.3)
-    found = [start.release(Memory(X), NoiseStreams(seed))[0, 0] for seed in range(40)]
+    assert start.planned().event == GaussianEvent(1.0 / 0.3)
+    records = PointRecords(SPD(3), X)
+    found = [start.release(records, NoiseStreams(seed))[0, 0] for seed in range(40)]
     logs = [math.log(entry / 7.0) for entry in found]
     assert np.median(np.abs(logs)) < 0.5

@@ -353,8 +353,9 @@ def test_an_audit_finds_a_divisor_that_counts_the_rows(monkeypatch):
     release = PrivateFrechetMean._release
 
     def of_rows(self, data, plan, streams):
-        rows = dataclasses.replace(plan.settings, n=len(data.arrays[0]))
-        release(self, data, dataclasses.replace(plan, settings=rows), streams)
+        ball, chosen, _ = plan.settings
+        settings = ball, chosen, self._mean_release(ball, len(data.arrays[0]), chosen)
+        release(self, data, dataclasses.replace(plan, settings=settings), streams)
 
     monkeypatch.setattr(PrivateFrechetMean, "_release", of_rows)
     monkeypatch.setattr(f"{__name__}.TRIALS", 1500)

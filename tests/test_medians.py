@@ -8,9 +8,9 @@ import pytest
 from skriemdp import PrivateFrechetMean, mean_test
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
-from skriemdp.core.estimator import Data
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.inference import MedianInference
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.median_releases import plan_median
 
 # What the others lie on, how far out, and the spread of those at the base point.
@@ -86,15 +86,11 @@ def test_second_derivatives_are_those_of_the_mean_distance(geometry, within):
 def test_a_person_counts_as_much_as_a_record():
     geometry = Hyperboloid(2)
     X = contaminated(geometry, 0.5, 6.0, 0.1, n=200)
+    plan = plan_median(geometry, 200, 0.5, None, "private")
+    alone = plan.release(PointRecords(geometry, X), NoiseStreams(0, b"x"))[-1]
     groups = Groups.from_ids(np.repeat(np.arange(200), 3))
-    found = []
-    for people, data in (
-        (False, Data((X,), {})),
-        (True, Data((np.repeat(X, 3, axis=0),), {}, groups)),
-    ):
-        plan = plan_median(geometry, 200, 0.5, None, "private", people)
-        found.append(plan.release(data, NoiseStreams(0, b"x"))[-1])
-    alone, owned = found
+    thrice = PointRecords(geometry, np.repeat(X, 3, axis=0), groups=groups)
+    owned = plan.release(thrice, NoiseStreams(0, b"x"))[-1]
     # Factors of people have a coarser lattice.
     np.testing.assert_allclose(owned.directions, alone.directions, atol=0.02)
     np.testing.assert_allclose(owned.mean, alone.mean, atol=0.1)

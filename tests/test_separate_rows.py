@@ -308,10 +308,8 @@ def test_labels_that_are_read_off_y_are_announced(model):
     with pytest.warns(UserWarning, match="classes=None publishes"):
         model().fit(X, Y)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings(
-            "ignore", "delta=|n=60 records|the gradients of the coeff|the released class means"
-        )
+        # What noise makes a fit of so few rows tell is left to chance; labels are not.
+        warnings.filterwarnings("error", message=".*classes=None")
         model(classes=[0.0, 1.0]).fit(X, Y)
 
 

@@ -9,21 +9,16 @@ import pytest
 from conftest import weaker_scale
 
 from skriemdp import PrivateFrechetMean, PrivateTangentPCA, frechet_mean
-from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores, worst_case_neighbours
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.tables import Memory
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import (
     AffineInvariantSPD,
     Euclidean,
-    GeodesicBall,
     Hyperboloid,
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean.joint_releases import plan_joint_mean, widest
+from skriemdp.mean.joint_releases import Seen, plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import LaplaceNoise
@@ -71,10 +66,9 @@ def test_releases_add_up_to_the_budget(settings, recording_accountant):
 
 
 def test_weights_trade_the_mean_for_the_second_moment():
-    unit = GeodesicBall(Euclidean(4), None, 1.0)
-    plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, 1.0, ball=unit) for a in (1.0, 0.5)]
-    seen = (Curator(Memory(np.zeros((9, 4))), Gaussian(0.9), NoiseStreams(0)) for _ in plans)
-    mean, pca = (p.moments(c, np.zeros(4), 1.0) for p, c in zip(plans, seen, strict=True))
+    plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, 1.0) for a in (1.0, 0.5)]
+    seen = Seen(np.zeros(4), 1.0, np.zeros((0, 4)), 0.0, 0.0, 0.9)
+    mean, pca = (plan.moments(seen, np.random.default_rng(0)) for plan in plans)
     assert mean.second_sigma / pca.second_sigma == pytest.approx(2.0 / 1.25, rel=1e-2)
     assert mean.first_sigma / pca.first_sigma == pytest.approx(1.0 / 1.25, rel=1e-2)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon

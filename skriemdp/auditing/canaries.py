@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from skriemdp._arrays import ManifoldLike
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.completion.estimator import PrivateMatrixCompletion
 from skriemdp.core.manifold_input import public_point

@@ -6,13 +6,13 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.auditing.bounds import AuditResult, audit_scores
 from skriemdp.auditing.canaries import Neighbours, worst_case_neighbours

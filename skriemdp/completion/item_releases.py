@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.special import log_ndtr
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.completion.problem import Users, with_data
 from skriemdp.mechanisms.held import VectorSet, labelled
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.mechanisms.units import Units
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.completion.item_releases import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.completion.local_factors import log_evidence
 from skriemdp.completion.problem import normalized_rows

@@ -9,13 +9,13 @@ import math
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._fingerprint import fingerprint
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly

@@ -8,13 +8,13 @@ import html
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from skriemdp._config import check_bytes
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.core.spent import shown_value, table
 from skriemdp.core.work import check_limit

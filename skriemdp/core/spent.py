@@ -6,9 +6,9 @@ import dataclasses
 import html
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event, plain
 from skriemdp.privacy.events import SeededEvent

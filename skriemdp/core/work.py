@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skriemdp import _progress
 from skriemdp._config import check_bytes, get_config
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 
 if TYPE_CHECKING:

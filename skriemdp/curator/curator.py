@@ -83,10 +83,10 @@ class _Entry(NamedTuple):
 class _Account:
     """What the curators of one fit share: budget, noise, whose turn it is, and whether it ended."""
 
-    def __init__(self, opening: Any, streams: Any, planned: tuple[Release, ...] | None = None):
+    def __init__(self, opening: Any, streams: Any):
         opening = copy.deepcopy(opening)  # the caller's own could be changed
         self.opening, self.streams = opening, streams
-        self.budget = None if type(opening) is Selection else opening.budget(planned)
+        self.budget = None if type(opening) is Selection else opening.budget()
         self.room, self.kept, self.count = opening.cap, dict[int, _Entry](), 0
         self.generators: dict[tuple, Any] = {}
         self.lock, self.process, self.over = threading.Lock(), this_process(), False
@@ -120,10 +120,9 @@ class _Account:
             raise RuntimeError(SPENT)
         if type(name) is not str:
             raise TypeError("a release is named by a string.")
-        if share is None and self.opening.cap == 1.0:
-            self.room = 0.0
-            return self.budget.rest(name, dim, law)
-        share = self.room if share is None else float(share)
+        if share is None:
+            share = self.budget.left if self.opening.cap == 1.0 else self.room
+        share = float(share)
         if not 0.0 < share <= self.room + _ROUNDING:
             raise RuntimeError(SPENT)
         parameter = self.budget.take(min(share, self.budget.left), name, dim, law)
@@ -153,8 +152,6 @@ class Curator:
     n : float, optional
         The number of records, where it was released: it then divides sums and nothing else, and no
         answer rests on a mean that is computed in floating point.
-    planned : tuple of Release, optional
-        What a rehearsal took; then nothing of another name, and no more of a name, is released.
 
     Notes
     -----
@@ -168,21 +165,13 @@ class Curator:
     one fixed sentence.
     """
 
-    def __init__(
-        self,
-        table: Any,
-        opening: Any,
-        streams: Any,
-        n: float | None = None,
-        planned: tuple[Release, ...] | None = None,
-    ):
+    def __init__(self, table: Any, opening: Any, streams: Any, n: float | None = None):
         if type(opening) not in (Gaussian, Pure, Selection):
             raise TypeError("a curator is opened with Gaussian, Pure or Selection.")
         self._table, self._secret = table, n is not None
         self.n = table.n if n is None else n
-        if n is not None:
-            table.planned = n
-        self._account = _Account(opening, streams, planned)
+        table.planned = self.n
+        self._account = _Account(opening, streams)
 
     @classmethod
     def lent(cls, table: Any, budget: GaussianBudget, streams: Any, n: float | None = None) -> Self:
@@ -261,7 +250,7 @@ class Curator:
     def quantile(
         self,
         give: Give,
-        grid: Any,
+        grid: Sequence[float],
         level: float,
         share: Any,
         name: str,
@@ -271,7 +260,7 @@ class Curator:
         """Private quantile of positive numbers, one for each record, on a public geometric grid."""
         self._check_give(give)
         with self._account.turn():
-            values = tuple(np.asarray(grid, dtype=float).ravel().tolist())
+            values = tuple(map(float, grid))
             if len(values) < 2:
                 raise ValueError("a grid must hold two values at least.")
             if type(self._account.opening) is Pure:
@@ -299,7 +288,9 @@ class Curator:
         """
         with self._account.turn():
             self._check_public_n("an iterated mean")
-            ball = _own(ball)
+            if type(ball) is not GeodesicBall:
+                raise TypeError("a point is asked for in a GeodesicBall.")
+            ball = GeodesicBall(ball.geometry, np.array(ball.center), float(ball.radius))
             schedule = plan_iteration(ball, int(self.n), float(accuracy))
             if schedule is None:
                 raise ValueError("nothing is proved of iterated means in this ball.")
@@ -366,11 +357,6 @@ class Curator:
         with self._account.turn():
             self._check_public_n("a pair")
             return self._over(self._pairs(int(most)))
-
-    def within(self, ball: GeodesicBall) -> Curator:
-        """The same curator over points moved into a public ball, each by itself."""
-        with self._account.turn():
-            return self._over(self._moved(_own(ball)))
 
     def part(self, places: Sequence[Any]) -> list[Curator]:
         """Curators of disjoint parts of the records, by public numbers; this one is then over.
@@ -527,7 +513,7 @@ class Curator:
     def _over(self, table: Any) -> Any:
         """The same curator over another table of the same records."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self), _table=table, n=self.n if self._secret else table.n)
+        vars(other).update(vars(self), _table=table, n=table.n)
         return other
 
     def _step(self, give: Give, bound: Held, steps: int, run: Run) -> Noisy:
@@ -566,9 +552,6 @@ class Curator:
     def _pairs(self, most: int) -> Memory:
         return self._read(lambda: self._table.pairs(most))  # type: ignore[no-any-return]
 
-    def _moved(self, ball: GeodesicBall) -> Memory:
-        return self._read(lambda: self._table.within(ball))  # type: ignore[no-any-return]
-
     def _part(self, chosen: np.ndarray) -> Memory:
         return self._read(lambda: self._table.part(chosen))  # type: ignore[no-any-return]
 
@@ -586,13 +569,6 @@ class Curator:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("curators are never copied or pickled: a copy would spend their budget.")
-
-
-def _own(ball: Any) -> GeodesicBall:
-    """A ball of the package, made anew: the caller's own could be changed."""
-    if type(ball) is not GeodesicBall:
-        raise TypeError(f"a ball is a GeodesicBall, got {type(ball).__name__}.")
-    return GeodesicBall(ball.geometry, np.array(ball.center), float(ball.radius))
 
 
 class Run:

@@ -6,12 +6,12 @@ Docs/theory/curator.md proves each of them.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.releases import Batches, FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
 from skriemdp.privacy.laplace import LaplaceEvent
@@ -97,9 +97,9 @@ class Gaussian:
         if self.run is not None and type(self.run) is not Sampled:
             raise TypeError(f"run must be a Sampled, got {type(self.run).__name__}.")
 
-    def budget(self, planned: tuple[Release, ...] | None = None) -> GaussianBudget:
+    def budget(self) -> GaussianBudget:
         """What its shares are shares of."""
-        return GaussianBudget(self.mu, planned)
+        return GaussianBudget(self.mu)
 
     def event(self, n: int) -> Event:
         """All of it, on n records."""
@@ -122,9 +122,9 @@ class Pure:
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
 
-    def budget(self, planned: tuple[Release, ...] | None = None) -> PureBudget:
+    def budget(self) -> PureBudget:
         """What its shares are shares of."""
-        return PureBudget(self.epsilon, planned)
+        return PureBudget(self.epsilon)
 
     def event(self, n: int) -> Event:
         """All of it."""

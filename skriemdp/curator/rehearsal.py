@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skriemdp.curator.curator import Curator, Inner, Run
-from skriemdp.geometry.base import Geometry
 from skriemdp.gives.base import Give
-from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.held import Held
 from skriemdp.mechanisms.quantile import middle
 from skriemdp.mechanisms.sum import Noisy, plain_sensitivity
@@ -103,9 +100,6 @@ class Rehearsal(Curator):
     def _pairs(self, most: int) -> Any:
         return _Nobody(sum(r.stop - r.start for r in runs_of_neighbours(int(self.n) // 2, most)))
 
-    def _moved(self, ball: Any) -> Any:
-        return self._table
-
     def _part(self, chosen: np.ndarray) -> Any:
         return _Nobody(len(chosen))
 
@@ -118,39 +112,6 @@ class Rehearsal(Curator):
             for one in settings
         ]
         return 0, -math.inf, answers[0]
-
-
-_last: dict[Any, tuple[Release, ...]] = {}
-
-
-def remembered(program: Any, n: float, opening: Any, secret: bool = False) -> tuple[Release, ...]:
-    """What ``program.run`` takes; the last rehearsal of equal public fields is remembered.
-
-    `program` is a frozen dataclass, of which all that `run` reads are fields.
-    """
-    key = _public(program), n, opening, secret
-    try:
-        found = _last.get(key)
-    except TypeError:  # a manifold that has no hash
-        key, found = None, None  # type: ignore[assignment]
-    if found is None:
-        rehearsal = Rehearsal(n, opening, secret)
-        program.run(rehearsal)
-        found = rehearsal.releases
-        if key is not None:
-            _last.clear()
-            _last[key] = found
-    return found
-
-
-def _public(value: Any) -> Any:
-    """What equal fields have in common."""
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    if dataclasses.is_dataclass(value) and not isinstance(value, Geometry):
-        fields = (f.name for f in dataclasses.fields(value))
-        return type(value), *(_public(getattr(value, name)) for name in fields)
-    return value
 
 
 class _NoStreams(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,13 +22,12 @@ _SETS: dict[str, Callable[..., Held]] = {
     "ball": lambda radius, dim: held.ball(Ball(radius), dim),
     "ball about": lambda radius, *center: held.ball(Ball(radius, np.array(center)), len(center)),
     "interval": _interval,
-    "labelled": lambda *numbers: held.labelled(*numbers),
-    "answers": lambda *numbers: held.answers(*numbers),
-    "weighted": lambda *numbers: held.weighted(*numbers),
-    "projectors": lambda *numbers: held.projectors(*numbers),
-    "variances": lambda *numbers: held.variances(*numbers),
+    "labelled": held.labelled,
+    "answers": held.answers,
+    "weighted": held.weighted,
+    "projectors": held.projectors,
+    "variances": held.variances,
     "moment": held.Moment,
-    "lifts": held.lifts,
     "outer": held.Outer,
 }
 
@@ -63,11 +63,6 @@ def moment(radius: float, dim: int, people: bool = False, by_trace: bool = False
     return Set("moment", (radius, dim, people, by_trace))
 
 
-def lifts(radius: float, dim: int, weight: float, classes: int | None = None) -> Set:
-    """Matrices ``w w'`` with ``w = (z, weight * radius)``, z no longer than `radius`; by class."""
-    return Set("lifts", (radius, dim, weight, classes))
-
-
 def frame(radius: float, columns: np.ndarray) -> Set:
     """Products ``z z'W`` of vectors no longer than `radius` with orthonormal columns W."""
     return Set("frame", (radius, columns))
@@ -85,7 +80,12 @@ def made(asked: Any) -> Held:
         return held.Frame(_number(radius), np.array(columns, dtype=float))
     if asked.name not in _SETS:
         raise ValueError(f"there is no set {asked.name!r}; there are {[*_SETS, 'frame']}.")
-    return _SETS[asked.name](*map(_number, asked.numbers))
+    return _listed(asked.name, tuple(map(_number, asked.numbers)))
+
+
+@functools.lru_cache(maxsize=256)
+def _listed(name: str, numbers: tuple) -> Held:
+    return _SETS[name](*numbers)
 
 
 def _number(value: Any) -> Any:

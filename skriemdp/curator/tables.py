@@ -43,7 +43,7 @@ class Memory:
         self.n = arrays[0].shape[0] if groups is None else groups.count
         self.planned = self.n if planned is None else planned
         # Of each kind of give the last answers, and what they were asked for.
-        self._answers: dict[type, tuple[Any, np.ndarray, np.ndarray]] = {}
+        self._answers: dict[type, tuple[Any, np.ndarray]] = {}
         self._rounded: tuple[Any, Any] = (None, None)
 
     # -- what a curator asks --------------------------------------------------------------------
@@ -76,18 +76,6 @@ class Memory:
         half = self.n // 2
         first = np.concatenate([np.arange(half)[run] for run in runs_of_neighbours(half, most)])
         return Memory(*(a[first] for a in self.arrays), *(a[half + first] for a in self.arrays))
-
-    def within(self, ball: GeodesicBall) -> Memory:
-        """Points moved into a public ball, each by itself; people's own are what they are."""
-        (lengths,) = self.numbers(Length(LogAt(ball.geometry, ball.center)))
-        if self.groups is not None or bool((lengths <= ball.radius).all()):
-            return self
-        (points,) = self.arrays
-        if ball.geometry.separate_rows:
-            moved = ball.project_and_count(points, lengths)[0]
-        else:
-            moved = np.concatenate([ball.project_and_count(row)[0] for row in points[:, None]])
-        return Memory(moved, planned=self.planned)
 
     def part(self, chosen: np.ndarray) -> Memory:
         """Some of the records alone."""
@@ -126,10 +114,9 @@ class Memory:
             return None
         last = self._answers.get(type(give))
         if last is None or last[0] != give.key():
-            answers = self._computed(give)
-            last = give.key(), answers, _view(answers)
+            last = give.key(), self._computed(give)
             self._answers[type(give)] = last
-        return last[2]
+        return _view(last[1])
 
     def numbers(self, give: Give) -> Iterator[np.ndarray]:
         """One number of each record, block by block."""

@@ -9,11 +9,11 @@ the same to the last bit whatever rows the others have and wherever they stand
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry.base import Geometry

@@ -9,11 +9,11 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import about_public_input
 from skriemdp._random import public_generator
 from skriemdp._validation import check_option, shown

@@ -6,11 +6,11 @@ import abc
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry

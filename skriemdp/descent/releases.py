@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query

@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.geometry.base import Geometry

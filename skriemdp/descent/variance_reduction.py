@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.core.manifold_input import bounds_cure
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery

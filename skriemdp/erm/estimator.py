@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -14,7 +15,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
 from skriemdp._containers import plain
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import is_users_own, quietly, read_array, read_records
 from skriemdp._validation import check_function, check_option, check_scale

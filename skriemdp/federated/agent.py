@@ -10,12 +10,12 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option

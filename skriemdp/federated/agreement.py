@@ -6,11 +6,11 @@ import dataclasses
 import functools
 import numbers
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import MOST_WORDS, digest, packed
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
 from skriemdp.federated.cohort import MOST_CLIENTS, Cohort, Identity, check_name

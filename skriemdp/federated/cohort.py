@@ -6,10 +6,10 @@ import json
 import os
 import re
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import KEY_BYTES, digest, number, primitives
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.federated.agreement import Agreement
 from skriemdp.federated.attendance import (
     Attempt,

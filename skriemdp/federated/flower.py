@@ -41,9 +41,10 @@ except ImportError as error:
         "federated deployment needs Flower: pip install 'skriemdp[flower]'."
     ) from error
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.local_agent import ask

@@ -11,13 +11,13 @@ import json
 import os
 import sqlite3
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import joblib
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp._validation import check_count, check_option
 from skriemdp.federated.attendance import reply

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from skriemdp._dataclasses import dataclass
 
 if TYPE_CHECKING:
     from skriemdp.geometry.ball import GeodesicBall

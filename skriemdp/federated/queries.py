@@ -7,11 +7,11 @@ it, in one place or in a federation; every query is a release of its own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import read_ids
 from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_positive

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binom
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
 from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, SelfComposedEvent, compose
 from skriemdp.privacy.events_mixed import MixtureEvent

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant

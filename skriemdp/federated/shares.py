@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.core.spent import COMPUTATIONAL
 from skriemdp.privacy.events import Event, compose

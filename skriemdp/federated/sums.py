@@ -7,13 +7,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 import skriemdp
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option
 from skriemdp._warnings import unwarned

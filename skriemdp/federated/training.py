@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD

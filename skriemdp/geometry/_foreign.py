@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-from skriemdp._dataclasses import dataclass
 
 __all__ = ["complex_cure", "kind_of", "layout_cure"]
 

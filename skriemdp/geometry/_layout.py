@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from skriemdp._dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles

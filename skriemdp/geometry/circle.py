@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Embedding, Geometry, Reach, SymmetricSpace
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, nonzero

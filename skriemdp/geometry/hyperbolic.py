@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, layout
 from skriemdp.geometry._curvature import constant_form

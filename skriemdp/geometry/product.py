@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.base import Geometry
 
 

@@ -9,13 +9,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Array
 from skriemdp._config import get_config
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._layout import Layout
 from skriemdp.geometry._orthonormal import orthonormal_embedding
 from skriemdp.geometry.base import Embedding, Geometry

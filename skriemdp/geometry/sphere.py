@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form

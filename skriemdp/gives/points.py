@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import one_by_one
 from skriemdp.geometry.base import Geometry
@@ -160,40 +160,3 @@ class Seen(Give):
 
     def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
         return self.give.of(self.view(points), *rest)
-
-
-def shown(give: Give, view: Callable[[Any], Any] | None) -> Give:
-    """`give`, of points as `view` shows them."""
-    return give if view is None else Seen(give, view)
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded(Give):
-    """Points as vectors, or the columns of frames, by the embedding of a geometry."""
-
-    geometry: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        known = self.geometry.embedding
-        return (known.rank, known.size) if known.rank else (known.size,)
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        return separately(self.geometry, self.geometry.embedding.give)(points)
-
-
-@dataclass(frozen=True, eq=False)
-class UnitOf(Give):
-    """A point's own unit of measurement, on a geometry whose points have one."""
-
-    geometry: Any
-    shape = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "beside", _chart(self.geometry))
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        scaling = self.geometry.scaling
-        if beside is None:
-            return separately(self.geometry, scaling.unit)(points)
-        return separately(self.geometry, scaling.charted)(beside)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from skriemdp._config import check_bytes
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction

@@ -15,6 +15,7 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.ledger.chain import Amounts, Dataset, Standing, add
 from skriemdp.ledger.errors import BudgetError

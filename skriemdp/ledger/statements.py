@@ -11,6 +11,7 @@ import operator
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,6 @@ import numpy as np
 
 import skriemdp
 from skriemdp._config import get_config
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 from skriemdp.ledger.chain import Entry, Standing, add, canonical
 from skriemdp.ledger.errors import BudgetError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp.descent.releases import Evidence, FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_array
 from skriemdp._validation import (
     check_count,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._validation import shown
 from skriemdp.location_scale.rows import row_products

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import abc
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-
-from skriemdp._dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

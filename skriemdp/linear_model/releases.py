@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.linear_model.preconditioners import Metric, Preconditioner
 from skriemdp.mechanisms.covariance import SymmetricGaussian

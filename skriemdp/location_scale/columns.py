@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_ndtr
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.sum import private_sum

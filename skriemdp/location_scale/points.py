@@ -6,19 +6,19 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.curator.tables import Memory
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem, Problem
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry._columns import MOST_COLUMNS
+from skriemdp.geometry._tiles import map_tiles, one_by_one, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.gives.points import Length, LogAt, logarithms_at
 from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.units import Units
 
@@ -30,6 +30,8 @@ _LEAST, _MOST = 1e-5, 1e3
 _WIDEST = 1e12
 # Prior medians of the first radius in negative and positive curvature, in curvature radii.
 _NEGATIVE, _POSITIVE = 1.5, 0.6
+# Coordinates at the last centre are kept up to this size: distances and logarithms share them.
+_KEPT_BYTES = 2**26
 # Further steps towards data far off in negative curvature: how many at most; the angle by which
 # noise may turn one, in radians; and n mu of the radius between two of them (benchmarks/raw_data.py
 # --part means).
@@ -134,6 +136,22 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
     return dataclasses.replace(shares, further=further, stride=stride, far_radius=far_radius)
 
 
+def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
+
+    return alone(geometry, functools.partial(geometry.log_coordinates, center))
+
+
+def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
+    return np.asarray(alone(geometry, functools.partial(geometry.dist, center))(points))
+
+
+def alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """What `geometry` gives for each row, called row by row where rows are not separate."""
+    return give if geometry.separate_rows else one_by_one(give)
+
+
 def warn_direction(found: Found) -> None:
     """Warn, from released numbers, when the data favour no place of a compact manifold."""
     # Noise alone would show a mean of length 1; below, no direction was seen.
@@ -144,36 +162,8 @@ def warn_direction(found: Found) -> None:
         )
 
 
-class Points:
-    """Points of a manifold, as a search asks for them."""
-
-    def __init__(self, geometry: Geometry):
-        self.geometry = geometry
-
-    @property
-    def origin(self) -> np.ndarray:
-        """Where a search begins whose start is public."""
-        return self.geometry.base_point
-
-    def seen(self, center: np.ndarray) -> LogAt:
-        """Normal coordinates at `center`."""
-        return LogAt(self.geometry, np.asarray(center))
-
-    def distance(self, center: np.ndarray) -> Length:
-        """Distances to `center`."""
-        return Length(self.seen(center))
-
-    def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """The point seen from `center` at `vector`, or `center` where floats cannot hold that."""
-        moved = np.asarray(self.geometry.exp_coordinates(center, vector))
-        # Noise much longer than the data can leave the range of floats; then stay.
-        if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
-            return center
-        return within_reach(self.geometry, moved)
-
-
-class PointRecords(Points):
-    """Private points, or people who own several; of fits that are no programs yet.
+class PointRecords:
+    """Private points, or people who own several.
 
     A person is seen from a centre as the mean of the logarithms of own points there
     (docs/theory/groups.md).
@@ -198,25 +188,85 @@ class PointRecords(Points):
         noise: float = 0.0,
         groups: Groups | None = None,
     ):
-        super().__init__(geometry)
-        self.points, self.groups, self.noise = points, groups, noise
-        self.table = Memory(points, groups=groups, planned=planned)
-        self.n, self.dim, self.planned = self.table.n, geometry.dim, self.table.planned
+        self.geometry, self.points, self.groups, self.noise = geometry, points, groups, noise
+        self.units = Units((points,), groups)
+        self.n, self.dim = len(points) if groups is None else groups.count, geometry.dim
+        self.planned = self.n if planned is None else planned
+        # Where the points were seen from last, at which lengths, and as which rows.
+        self._last_center: np.ndarray | None = None
+        self._lengths = np.empty(0)
+        self._rows: np.ndarray | None = None
+
+    @functools.cached_property
+    def squares(self) -> np.ndarray | None:
+        """Those of the geometry, where it has some."""
+        return self.geometry.squares(self.points) if self.geometry.quick_distances else None
+
+    @property
+    def _kept(self) -> bool:
+        return 8 * self.planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+
+    @functools.cached_property
+    def chart(self) -> np.ndarray | None:
+        """Points in the chart of the geometry, where it has one and coordinates are kept."""
+        return self.geometry.chart(self.points) if self._kept else None
+
+    @property
+    def origin(self) -> np.ndarray:
+        return self.geometry.base_point
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        """Distances of all records to `center`."""
-        return self.table.numbers(self.distance(center))
+        if not _same(self._last_center, center):
+            if self.groups is None:
+                self._see(center)
+            else:
+                self._rows = self.vectors(center)
+                self._lengths = _norms(self._rows)
+            self._last_center = center
+        yield self._lengths
+
+    def lengths(self, center: np.ndarray) -> np.ndarray:
+        """:meth:`distances`, in one array; nothing is kept for them that was not there before."""
+        if self.groups is not None or _same(self._last_center, center):
+            return next(self.distances(center))
+        give = functools.partial(distances_to, self.geometry, center)
+        return np.asarray(map_tiles(give, self.points))
+
+    def _see(self, center: np.ndarray) -> None:
+        """Distances of all points to `center`, and their logarithms where they are kept."""
+        # Column by column where kernels compute that way.
+        order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
+        self._rows = np.empty((self.n, self.dim), order=order) if self._kept else None
+        self._lengths, begin = np.empty(self.n), 0
+        points, give = self.points, logarithms_at(self.geometry, center)
+        if self.chart is not None:
+            points = self.chart
+            give = functools.partial(_less, np.asarray(self.geometry.chart(center)))
+        for block in tiles(points, 4 if self.geometry.quick_distances else 1):
+            piece = slice(begin, begin + len(block))
+            if self._rows is not None:
+                self._rows[piece] = give(block)
+                self._lengths[piece] = _norms(self._rows[piece])
+            elif self.squares is not None:
+                squares = self.squares[piece]
+                self._lengths[piece] = self.geometry.distances(center, block, squares)
+            else:
+                self._lengths[piece] = distances_to(self.geometry, center, block)
+            begin += len(block)
 
     def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
-        """The records, and what gives them as seen from `center`."""
-        return self.table.asked(self.seen(center))
+        known = self.coordinates(center)
+        if known is not None:
+            return Units((known,)), lambda rows: rows
+        return self.units, logarithms_at(self.geometry, center)
 
     def vectors(self, center: np.ndarray) -> np.ndarray:
         """All records as they are seen from `center`, shape (n, dim)."""
-        known = self.table.known(self.seen(center))
-        if known is None:
-            known = np.asarray(map_tiles(logarithms_at(self.geometry, center), self.points))
-        return known
+        units, give = self.logarithms(center)
+        if self.groups is None:
+            return np.asarray(map_tiles(give, units.arrays[0]))
+        with np.errstate(all="ignore"):  # a warning would speak of records
+            return np.concatenate(list(units.tiles(give, self.dim, "mean")))
 
     def gradients(self, ball: GeodesicBall) -> Problem:
         """Half the mean squared distance in `ball`.
@@ -228,12 +278,58 @@ class PointRecords(Points):
         return GroupedProblem(FrechetProblem(ball, self.points), self.groups)
 
     def inside(self, ball: GeodesicBall) -> tuple[FrechetProblem, int]:
-        """The problem of the records' projections on `ball`, and how many lie outside."""
-        return self.table.inside(ball)
+        """The problem of the records' projections on `ball`, and how many lie outside.
+
+        Of people: each is the point where the centre sees them, shortened to the radius.
+        """
+        if self.groups is None:
+            # One record at a time looks from there by itself.
+            known = self.seen_from(ball.center) if self.geometry.separate_rows else ()
+            return FrechetProblem.from_records(ball, self.points, *known)
+        seen = self.vectors(ball.center)
+        give = alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
+        with np.errstate(all="ignore"):  # long ones are shortened before they count
+            people = np.asarray(map_tiles(give, seen))
+        return FrechetProblem.from_records(ball, people, seen)
 
     def outside(self, center: np.ndarray, radius: float) -> int:
         """Non-private: number of records farther from `center` than `radius`."""
-        return self.table.beyond(self.distance(center), radius)
+        return int(sum(np.count_nonzero(~(r <= radius)) for r in self.distances(center)))
+
+    def coordinates(self, center: np.ndarray) -> np.ndarray | None:
+        """All records in normal coordinates at `center`, if they were computed there last."""
+        return self._rows if _same(self._last_center, center) else None
+
+    def seen_from(
+        self, center: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+        """:meth:`coordinates`, if they are kept, :meth:`distances`, and the points' squares."""
+        (lengths,) = self.distances(center)
+        return self.coordinates(center), lengths, self.squares
+
+    def know(self, center: np.ndarray, rows: np.ndarray) -> None:
+        """Take `rows` for the points' normal coordinates at `center`."""
+        self._last_center, self._rows, self._lengths = center, rows, _norms(rows)
+
+    def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        moved = np.asarray(self.geometry.exp_coordinates(center, vector))
+        # Noise much longer than the data can leave the range of floats; then stay.
+        if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
+            return center
+        return within_reach(self.geometry, moved)
+
+
+def _less(origin: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return rows - origin
+
+
+def _same(last: np.ndarray | None, center: np.ndarray) -> bool:
+    return last is not None and np.array_equal(last, center)
+
+
+def _norms(rows: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.sqrt(row_squares(rows))
 
 
 def within_reach(geometry: Geometry, point: np.ndarray) -> np.ndarray:

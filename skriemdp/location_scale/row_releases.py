@@ -5,29 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp._dataclasses import dataclass
-from skriemdp.gives.rows import Centred, RowLength
 from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
-from skriemdp.mechanisms.quantile import counts_on
-from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.gives.base import Give
     from skriemdp.location_scale.columns import Columns, ColumnSearch
     from skriemdp.location_scale.grouped_rows import GroupedRows
     from skriemdp.location_scale.rows import Rows
-    from skriemdp.mechanisms.held import Held
 
 # Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
@@ -323,8 +318,10 @@ class RowRecords:
 
     Notes
     -----
-    ``distances(center)`` gives the norms ``|x_i - center|``, never rounded down in sparse tables;
-    ``move(center, v)`` is ``center + v``.
+    For a search of your own: ``distances(center)`` gives the norms ``|x_i - center|``, never
+    rounded down in sparse tables; ``logarithms(center)`` are the first arguments of
+    :func:`skriemdp.mechanisms.sum.private_sum` for the rows less `center`; ``move(center, v)`` is
+    ``center + v``.
     """
 
     def __init__(self, rows: Rows | GroupedRows) -> None:
@@ -349,26 +346,13 @@ class RowRecords:
         """Non-private: which records lie farther from `center` than `radius`."""
         return ~np.concatenate([part <= radius for part in self.distances(center)])
 
-    def seen(self, center: np.ndarray) -> Centred:
-        """Rows less `center`."""
-        return Centred(center)
+    def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
+        """The units, and what takes `center` from them."""
 
-    def distance(self, center: np.ndarray) -> RowLength:
-        """How long they are."""
-        return RowLength(center)
+        def give(rows: Any) -> np.ndarray:
+            return np.asarray(rows.toarray() if issparse(rows) else rows) - center
 
-    @property
-    def table(self) -> RowRecords:
-        """Who answers a curator: :meth:`total` and :meth:`places`, of these gives alone."""
-        return self
-
-    def total(self, give: Give, held: Held, steps: int, chosen: None = None) -> np.ndarray:
-        """The exact sum of the integers of rows less a centre."""
-        return integer_total(self.units, give.of, held, steps)
-
-    def places(self, give: RowLength, grid: np.ndarray) -> np.ndarray:
-        """How many rows are so far from a centre, for each interval of the grid."""
-        return counts_on(grid, self.distances(give.center))
+        return self.units, give
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """``center + vector``, where floats hold it."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp._warnings import warn_user
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.sets import ball
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.quantile import log_normal_weights
+from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.quantile import log_normal_weights, noisy_quantile
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.gives.base import Give
+    from skriemdp.location_scale.points import PointRecords
     from skriemdp.location_scale.start_releases import StartRule
 
 # All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
@@ -174,33 +176,31 @@ class Start:
     length: float | None = None
 
 
-class Where(Protocol):
-    """What a search asks of records: points of a manifold, or rows of a table."""
+class Records(Protocol):
+    """Private records as a search asks for them: points of a manifold, or rows of a table."""
 
+    @property
+    def n(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def units(self) -> Units: ...
     @property
     def origin(self) -> Any:
         """Where a search begins whose start is public."""
         ...
 
-    def distance(self, center: Any) -> Give:
-        """How far a record is from `center`."""
+    def distances(self, center: Any) -> Iterable[np.ndarray]:
+        """Distances of all records to `center`, block by block; one number per record."""
         ...
 
-    def seen(self, center: Any) -> Give:
-        """A record as seen from `center`, in orthonormal coordinates."""
+    def logarithms(self, center: Any) -> tuple[Units, Callable[..., np.ndarray]]:
+        """The records, and what gives them as seen from `center`, in orthonormal coordinates."""
         ...
 
     def move(self, center: Any, vector: np.ndarray) -> Any:
         """The centre seen at `vector`, or the old one where floats cannot hold that."""
-        ...
-
-
-class Records(Where, Protocol):
-    """Private records, and how a search asks for them; of fits that are no programs yet."""
-
-    @property
-    def table(self) -> Any:
-        """Who answers a curator."""
         ...
 
 
@@ -313,8 +313,6 @@ class LocationScaleSearch:
         Of every coordinate of a released `center`.
     name : str, default="radius"
         Of the last radius, among the releases of a fit.
-    label : tuple, default=("search radius",)
-        Of its noise.
     shrink : callable, default=james_stein
         ``shrink(mean, sigma)`` moves a noisy mean, of standard deviation `sigma` in every
         coordinate, towards zero, and says what noise is left; chosen when a fit is planned.
@@ -345,7 +343,6 @@ class LocationScaleSearch:
     beyond: float = _CLIPPED
     noise: float = 0.0
     name: str = RADIUS
-    label: tuple = ("search radius",)
     shrink: Shrink = james_stein
 
     def __post_init__(self) -> None:
@@ -356,7 +353,7 @@ class LocationScaleSearch:
             return
         for share in (self.shares.move, self.shares.stride):
             if share > 0.0:
-                ball(1.0, self.dim).made().check(self.mu * math.sqrt(share))
+                ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
         if self.begin is not None:
             self.begin.check(self.mu)
 
@@ -386,13 +383,79 @@ class LocationScaleSearch:
     def level(self) -> float:
         """The share of records that the radius should hold."""
         wanted = max(1.0 - self.beyond / (self.n * self.mu), 0.6)
-        return min(max(wanted, self.resolved(self.shares.final)), self.highest)
+        return min(max(wanted, self._resolved(self.shares.final)), self.highest)
 
     def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
-        """Search among records that are not a program's; spends at most `shares.total`."""
-        return search(Curator.lent(records.table, budget, streams), self, records)
+        """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
+        if self.center is not None:
+            start, noise, last = Start(self.center), self.noise, None
+            center = self.center
+        else:
+            start = Start(records.origin)
+            if (begin := self.begin) is not None:
+                points = cast("PointRecords", records)  # tables have no rule
+                start = begin.release(points, budget, streams)
+            center, noise, last = self._walk(records, start, budget, streams)
+        if self.radius is not None:
+            radius, level = float(self.radius), 1.0
+        else:
+            resolved, level = min(self._resolved(self.shares.final), self.highest), self.level
+            grid, prior = self._grid(start.unit, last)
+            asked = grid, resolved, records.distances(center), records.n, streams("search radius")
+            q = noisy_quantile(budget, self.shares.final, self.name, *asked, **prior)
+            radius = min(self._widened(q, resolved, noise), self.radii.limit)
+            # A radius little above that of the widest ball with unique means is brought down to it
+            # (benchmarks/wide_means.py).
+            if radius <= 1.4 * self.radii.ball:
+                radius = min(radius, self.radii.ball)
+            fast = _FAST if self.highest > 0.9 else _FAST_SCALE
+            warn_unsettled(
+                radius,
+                noise,
+                self.dim,
+                self.center is None and last is not None and q < fast * last,
+            )
+            warn_beyond(q, grid, self.radii.limit)
+        return Found(center, start.unit, start.direction, start.length, radius, level, noise)
 
-    def longest(self, angle: float) -> float:
+    def _walk(
+        self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[Any, float, float | None]:
+        """Means of shortened records; the centre, its noise, and the last radius."""
+        shares, center, noise, last = self.shares, start.center, 0.0, None
+        short, stride, rounds, strides = False, False, 0, 0
+        while True:
+            # A step that was cut short is followed by cheap ones, and does not count.
+            stride, after = short and strides < shares.further, stride
+            if rounds == shares.rounds + (strides > 0) and not stride:
+                return center, noise, last
+            k = rounds + strides
+            share = shares.far_radius if stride else shares.radius
+            grid, prior = self._grid(start.unit, last)
+            # The number of records may be secret, and not the one that was planned for.
+            asked = grid, self._resolved(share), records.distances(center), records.n
+            q = noisy_quantile(budget, share, ROUGH, *asked, streams("rough radius", k), **prior)
+            settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
+            if settled and not (short or after):
+                return center, noise, q
+            share = shares.stride if stride else shares.move
+            mu, rng = budget.take(share, ROUGH, self.dim), streams("rough mean", k)
+            center, noise, short = self._moved(records, center, q, mu, rng)
+            last, strides, rounds = q, strides + stride, rounds + (not stride)
+
+    def _moved(
+        self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
+    ) -> tuple[Any, float, bool]:
+        """The centre after one private mean, shrunk; its noise; whether the step was cut short."""
+        noisy = private_sum(*records.logarithms(center), ball(Ball(clip), self.dim), mu, rng)
+        sigma = noisy.sigma / self.n
+        move, left = self.shrink(noisy.value / self.n, sigma)
+        length = float(np.linalg.norm(move))
+        most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
+        move = move * min(1.0, most / length if length > 0.0 else 1.0)
+        return records.move(center, move), left, most < min(clip, length)
+
+    def _longest(self, angle: float) -> float:
         """How far to go in a direction that noise has turned by `angle`, in negative curvature.
 
         The last bit of a step of length L leads nearer by itself and away by
@@ -402,22 +465,22 @@ class LocationScaleSearch:
             return math.inf
         return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.bend
 
-    def resolved(self, share: float) -> float:
+    def _resolved(self, share: float) -> float:
         """The highest level that noisy counts of this share can tell from all records."""
         if share == 0.0:
             return 0.5
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(share)), 0.5, 0.98))
 
-    def grid(self, unit: float, last: float | None) -> tuple[np.ndarray, tuple[float, ...] | None]:
-        """Radii that may be answered, and their weights if any, given the last answer."""
+    def _grid(self, unit: float, last: float | None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Radii that may be answered, and their weights, given the last answer."""
         grid = unit * np.array(self.radii.grid)
         if last is None and self.radii.median is not None:
             last = unit * self.radii.median
         if last is None:
-            return grid, None
-        return grid, log_normal_weights(grid, last, self.radii.spread)
+            return grid, {}
+        return grid, {"prior": log_normal_weights(grid, last, self.radii.spread)}
 
-    def widened(self, q: float, resolved: float, noise: float) -> float:
+    def _widened(self, q: float, resolved: float, noise: float) -> float:
         """`q`, released at the level that counts resolve, carried on to the level wanted.
 
         As if the squared distances less the noise of the centre were chi-squared.
@@ -426,58 +489,3 @@ class LocationScaleSearch:
         half = 0.5 * self.dim
         growth = float(gammaincinv(half, self.level) / gammaincinv(half, resolved)) - 1.0
         return math.sqrt(q * q + growth * max(q * q - self.dim * noise * noise, 0.0))
-
-
-def search(curator: Curator, plan: LocationScaleSearch, where: Where) -> Found:
-    """Find centre and radius: quantiles of distances and means of shortened records, in turns."""
-    center, noise, last, start = plan.center, plan.noise, None, Start(plan.center)
-    if center is None:
-        start = Start(where.origin) if plan.begin is None else plan.begin.begin(curator)
-        center, noise, last = _walk(curator, plan, where, start)
-    if plan.radius is not None:
-        radius, level = float(plan.radius), 1.0
-    else:
-        resolved, level = min(plan.resolved(plan.shares.final), plan.highest), plan.level
-        grid, prior = plan.grid(start.unit, last)
-        far, share = where.distance(center), plan.shares.final
-        q = curator.quantile(far, grid, resolved, share, plan.name, *plan.label, prior=prior)
-        radius = min(plan.widened(q, resolved, noise), plan.radii.limit)
-        # A radius little above that of the widest ball with unique means is brought down to it
-        # (benchmarks/wide_means.py).
-        if radius <= 1.4 * plan.radii.ball:
-            radius = min(radius, plan.radii.ball)
-        fast = _FAST if plan.highest > 0.9 else _FAST_SCALE
-        shrinks = plan.center is None and last is not None and q < fast * last
-        if curator.whether(True, dearest=False):  # a rehearsal found nothing to tell
-            warn_unsettled(radius, noise, plan.dim, shrinks)
-            warn_beyond(q, grid, plan.radii.limit)
-    return Found(center, start.unit, start.direction, start.length, radius, level, noise)
-
-
-def _walk(
-    curator: Curator, plan: LocationScaleSearch, where: Where, start: Start
-) -> tuple[Any, float, float | None]:
-    """Means of shortened records; the centre, its noise, and the last radius."""
-    shares, center, noise, last = plan.shares, start.center, 0.0, None
-    short, stride, rounds, strides = False, False, 0, 0
-    while True:
-        # A step that was cut short is followed by cheap ones, and does not count.
-        stride, after = short and strides < shares.further, stride
-        if rounds == shares.rounds + (strides > 0) and not stride:
-            return center, noise, last
-        k, share = rounds + strides, shares.far_radius if stride else shares.radius
-        grid, prior = plan.grid(start.unit, last)
-        far, level = where.distance(center), plan.resolved(share)
-        q = curator.quantile(far, grid, level, share, ROUGH, "rough radius", k, prior=prior)
-        settled = last is not None and q >= _SHRUNK * last and plan.radii.bend * q < _CURVED
-        if curator.whether(settled and not (short or after), dearest=False):
-            return center, noise, q
-        share, held = shares.stride if stride else shares.move, ball(q, plan.dim)
-        total, sigma = curator.sum(where.seen(center), held, share, ROUGH, "rough mean", k)
-        # The number of records may be secret, and not the one that was planned for.
-        move, noise = plan.shrink(total / plan.n, sigma / plan.n)
-        length, sigma = float(np.linalg.norm(move)), sigma / plan.n
-        most = min(q, plan.longest(sigma * math.sqrt(plan.dim) / q))
-        center = where.move(center, move * min(1.0, most / length if length > 0.0 else 1.0))
-        short = curator.whether(most < min(q, length), dearest=True)
-        last, strides, rounds = q, strides + stride, rounds + (not stride)

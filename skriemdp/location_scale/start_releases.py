@@ -9,19 +9,24 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.sets import Set, ball
-from skriemdp.gives.points import Embedded, UnitOf, shown
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.location_scale.points import PointRecords, alone
 from skriemdp.location_scale.search import START, Start
-from skriemdp.mechanisms.held import unpacked
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.held import VectorSet, ball, projectors, unpacked
+from skriemdp.mechanisms.quantile import noisy_quantile
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
-View = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
 # Units that are told apart: 30 decades to either side, a decibel each.
 _UNITS = 10.0 ** (np.arange(-304.0, 305.0) / 10.0)
 # Share of mu**2 of the sum of projectors: what a wide cloud of subspaces needs
@@ -47,8 +52,10 @@ class StartRule(abc.ABC):
     share: float
 
     @abc.abstractmethod
-    def begin(self, curator: Curator, view: View | None = None, *label: Any) -> Start:
-        """A start for the share of the budget; records are points, or `view` shows them so."""
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        """A start for the share of the budget; the records are points."""
 
     @abc.abstractmethod
     def check(self, mu: float) -> None:
@@ -81,22 +88,25 @@ def start_rule(geometry: Any, n: int, mu: float) -> StartRule | None:
 class _Embedded(StartRule):
     """The point nearest to the mean of the points as vectors, or as projectors."""
 
-    @property
-    def held(self) -> Set:
+    @functools.cached_property
+    def held(self) -> VectorSet:
         """The set of what a record adds."""
         known = self.geometry.embedding
         if known.rank:
-            return Set("projectors", (known.size, known.rank))
-        return ball(known.radius, known.size)
+            return projectors(known.size, known.rank)
+        return ball(Ball(known.radius), known.size)
 
     def check(self, mu: float) -> None:
-        self.held.made().check(mu * math.sqrt(self.share))
+        self.held.check(mu * math.sqrt(self.share))
 
-    def begin(self, curator: Curator, view: View | None = None, *label: Any) -> Start:
-        known, length = self.geometry.embedding, None
-        give, label = shown(Embedded(self.geometry), view), (*label, "surrounding mean")
-        total, sigma = curator.sum(give, self.held, self.share, START, *label)
-        scale = sigma * math.sqrt(total.size)
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        known, held = self.geometry.embedding, self.held
+        mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
+        give = alone(self.geometry, known.give)
+        total, sigma = private_sum(records.units, give, held, mu, rng)
+        scale, length = sigma * math.sqrt(held.width), None
         if known.rank:
             matrix = unpacked(total, known.size)
             middle = matrix - np.trace(matrix) / known.size * np.eye(known.size)
@@ -117,7 +127,9 @@ class PublicStart(StartRule):
     def check(self, mu: float) -> None:
         return  # nothing is released
 
-    def begin(self, curator: Curator, view: View | None = None, *label: Any) -> Start:
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
         return Start(self.center)
 
 
@@ -128,11 +140,19 @@ class _Unit(StartRule):
     def check(self, mu: float) -> None:
         return  # counts are integers already
 
-    def begin(self, curator: Curator, view: View | None = None, *label: Any) -> Start:
-        give, scaling = shown(UnitOf(self.geometry), view), self.geometry.scaling
-        unit = curator.quantile(
-            give, _UNITS, 0.5, self.share, START, *label, "unit", prior=(0.0,) * len(_UNITS)
-        )
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        scaling, chart = self.geometry.scaling, records.chart
+        units = records.units if chart is None else Units((chart,), records.groups)
+        give = alone(self.geometry, scaling.unit if chart is None else scaling.charted)
+        if units.groups is None:
+            values = map_tiles(give, units.arrays[0])
+        else:
+            width = math.prod(self.geometry.shape)
+            values = np.concatenate(list(units.tiles(give, width, "mean")))
+        asked = budget, self.share, START, _UNITS, 0.5, [values], len(values), streams("unit")
+        unit = noisy_quantile(*asked, prior=(0.0,) * len(_UNITS))
         return Start(scaling.point(unit), scaling.distance(unit))
 
 
@@ -152,17 +172,16 @@ class _Factors(StartRule):
             if rule is not None:
                 rule.check(mu)
 
-    def begin(self, curator: Curator, view: View | None = None, *label: Any) -> Start:
-        centers = []
-        for k, (factor, rule) in enumerate(zip(self.geometry.factors, self._parts, strict=True)):
+    def release(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> Start:
+        centers, split = [], self.geometry.split(records.points)
+        parts = zip(self.geometry.factors, self._parts, split, strict=True)
+        for k, (factor, rule, own) in enumerate(parts):
             if rule is None:
                 centers.append(factor.base_point)
-                continue
-            part = functools.partial(_part, self.geometry.split, k, view)
-            centers.append(rule.begin(curator, part, *label, k).center)
+            else:
+                named: Any = functools.partial(streams, k)
+                points = PointRecords(factor, own, groups=records.groups)
+                centers.append(rule.release(points, budget, named).center)
         return Start(self.geometry.join(*centers))
-
-
-def _part(split: View, k: int, view: View | None, points: Any) -> Any:
-    """Points of one factor."""
-    return split(points if view is None else view(points))[k]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one
-from skriemdp.gives.base import Give
-from skriemdp.gives.points import Length
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
@@ -69,27 +66,16 @@ class PeopleOfClasses(PointRecords):
 
     def __init__(self, geometry: Geometry, points: np.ndarray, labels: np.ndarray, groups: Groups):
         super().__init__(geometry, points, groups=groups)
-        self.table = _OfClasses(points, groups=groups)
-        self.table.labels = labels
+        self._labels = labels
 
-
-class _OfClasses(Memory):
-    """The table of such people."""
-
-    labels: np.ndarray
-
-    def numbers(self, give: Give) -> Iterator[np.ndarray]:
-        if not isinstance(give, Length):
-            yield from super().numbers(give)
-            return
-        seen = give.inner
-        rows = logarithms(seen.geometry, seen.center, self.arrays[0])
-        units = Units((rows, self.labels), self.groups)
+    def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
+        seen = logarithms(self.geometry, center, self.points)
+        units = Units((seen, self._labels), self.groups)
         with np.errstate(all="ignore"):  # a warning would speak of records
             yield np.concatenate(
                 [
                     _person_lengths(vectors, counts)
-                    for vectors, _, counts in units.tiles(_given, rows.shape[1], "classes")
+                    for vectors, _, counts in units.tiles(_given, self.dim, "classes")
                 ]
             )
 

@@ -438,8 +438,8 @@ class PrivateMinimumDistanceToMean(PointClassifier):
 
     def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
         """Means with their second moments."""
-        seen = joint.release(data, streams)
-        (known, means), found = joint.known_of_classes(seen), seen.moments
+        records = PointRecords(joint.geometry, data.arrays[0], joint.n)
+        known, means, found, seen = joint.release_classes(records, data.arrays[1], streams)
         nothing = np.full((joint.geometry.dim,) * 2, np.nan)
         self.inference_, self.means_ = known, means
         self.covariances_ = np.stack([nothing if k is None else k.covariance for k in known])

@@ -27,8 +27,7 @@ from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
-from skriemdp.gives.points import logarithms_at
-from skriemdp.location_scale.points import plan_point_search
+from skriemdp.location_scale.points import logarithms_at, plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
 
 

@@ -16,7 +16,7 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quiet, read_array, read_numbers
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import INTEGERS, LAW
+from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
@@ -31,10 +31,6 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.parameters import GivenBy
 from skriemdp.core.work import Work
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.rehearsal import Rehearsal
-from skriemdp.curator.tables import Memory
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import GeodesicBall, as_geometry
@@ -43,10 +39,9 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
-from skriemdp.mean.expected import expected_descent, expected_joint_mean, expected_mean
+from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
-from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, plan_joint_mean
-from skriemdp.mean.joint_releases import Released as Joint
+from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -58,17 +53,19 @@ from skriemdp.mean.planning import (
     descent_or_tangent,
     plan_mean,
 )
-from skriemdp.mean.program import MeanProgram, Released, found_ball
 from skriemdp.mean.releases import (
     LEAST_MATRICES,
     DescentMean,
+    LogStep,
     LogSums,
     MeanNoise,
     StartAlone,
-    TangentMean,
     default_clip,
     default_descent,
+    found_ball,
+    inside,
     plan_tangent_mean,
+    projected_records,
 )
 from skriemdp.mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
 from skriemdp.mechanisms.counts import noisy_fraction
@@ -77,9 +74,9 @@ from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.inference import ConfidenceRegion
+    from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
-    from skriemdp.location_scale.search import Found, LocationScaleSearch
+    from skriemdp.location_scale.search import LocationScaleSearch
 
 
 @quiet
@@ -154,6 +151,18 @@ def frechet_mean(
         f"digits for less; pass tol={2.0 * least:.1e}, or shrink each matrix by itself."
     )
     return np.asarray(best)
+
+
+def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
+    """What adds the records and their noise, in words; from public numbers."""
+    if plan.mechanism in OUTPUT:
+        return LAW
+    # In a ball that is found the mean may be iterated, unless that changes nothing.
+    found = plan.search is not None and plan.mechanism in ("tangent", "adaptive")
+    found = found and not (geometry.is_flat or plan.steps(geometry))
+    if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
+        return ITERATED
+    return INTEGERS if plan.law is None else PLAIN
 
 
 class PrivateFrechetMean(TransformerMixin, PointEstimator):
@@ -525,7 +534,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         check_option((False, True), uncertainty=self.uncertainty)
         check_option(("mean", "median"), statistic=self.statistic)
         if self.statistic == "median":
-            return self._median_plan(geometry, n, bool(facts.get("grouped")))
+            return self._median_plan(geometry, n)
         if self.uncertainty:
             check_uncertainty(self.mechanism, self.noise, self.delta)
         # Among fits that are added up, Gaussian ones cost least.
@@ -567,33 +576,26 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             "ball": ball,
             "search": search,
         }
-        choices |= {"secret_n": terms.secret_n, "shrink": self.shrink == "auto"}
+        choices["secret_n"] = terms.secret_n
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
         public = public_facts(geometry, n, ball, search)
-        event, mean, words = chosen.event, None, INTEGERS
-        if isinstance(chosen, MeanProgram):
-            if ball is not None:
-                left = chosen.noise(chosen.releases[-1].share)
-                self._warn_little_information(ball, n, left)
-            work, words, planned = (
-                Work.of_points(geometry, n, 1),
-                chosen.arithmetic,
-                chosen.releases,
-            )
-            return Plan(event, chosen, public, work=work, arithmetic=words, releases=planned)
+        event, mean = chosen.event, None
         if ball is not None:
-            law = None if chosen.mu is None else MeanNoise(chosen.mu, None)
-            self._warn_little_information(ball, n, law)
-            words = INTEGERS if chosen.mu is not None else LAW
+            known = chosen.mu is not None or chosen.law is not None
+            self._warn_little_information(ball, n, chosen.noise if known else None)
             mean = self._mean_release(ball, n, chosen)  # a bad parameter must raise here
             event = compose([event, mean.event]) if chosen.target[1] > 0.0 else event
-        else:
+        elif chosen.mechanism == "gradient":
             probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
             self._mean_release(probe, n, chosen)
+        if chosen.search is not None and chosen.law is None:
+            for one in (chosen.mu, chosen.search.mu):  # what the search leaves lies in between
+                MeanNoise(one, None).check(geometry.dim)
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work.of_points(geometry, n, steps)
-        settings, planned = (ball, chosen, mean), chosen.releases
+        words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
+        settings = ball, chosen, mean
         return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
@@ -612,14 +614,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         )
         work = Work.of_points(start.geometry, n)
         public = {"n": n, "manifold": str(start.geometry)}
-        rehearsal = Rehearsal(n, start.opening)
-        start.run(rehearsal)
-        return Plan(rehearsal.event, start, public, work=work, releases=rehearsal.releases)
+        budget = start.planned()
+        return Plan(budget.event, start, public, work=work, releases=budget.releases)
 
-    def _median_plan(self, geometry: Geometry, n: int, people: bool) -> Plan:
+    def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
-        median = plan_median(geometry, n, mu, self.center, self.radius, people)
+        median = plan_median(geometry, n, mu, self.center, self.radius)
         start = StartAlone.of(geometry, median.search)
         if start is not None:
             return self._start_plan(start, n)
@@ -629,8 +630,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         public = public_facts(geometry, n, None, median.search)
         if not isinstance(self.radius, str):
             public["radius"] = float(self.radius)
-        event = median.opening.event(n)
-        return Plan(event, median, public, work=work, releases=median.releases)
+        return Plan(median.event, median, public, work=work, releases=median.releases)
 
     def _joint_plan(
         self,
@@ -653,15 +653,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             return Expected("a multiple of the identity: no shape is released")
         if isinstance(plan.settings, GeometricMedian):
             return Expected("median")
-        target = float(self.epsilon), float(self.delta)
-        if isinstance(plan.settings, MeanProgram):
-            return expected_mean(plan.settings, target, spread)
-        if isinstance(plan.settings, JointMean):
+        if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
-        ball, chosen, release = plan.settings
-        return expected_descent(
-            facts["geometry"], ball, chosen, release, facts["n"], target, spread
-        )
+        (ball, chosen, release), geometry = plan.settings, facts["geometry"]
+        target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
+        return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT
@@ -669,8 +665,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
-        if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, MeanNoise(budget.mu, None), self.shrink == "auto")
+        if mechanism in ("tangent", "adaptive"):
+            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
         if mechanism in OUTPUT:
             from skriemdp.mean.output_releases import plan_output_mean
 
@@ -710,48 +706,22 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
         noise = facts.get("noise of n", 0.0)
-        if isinstance(fit, MeanProgram):
-            known, planned = facts["n"] if fit.secret_n else None, fit.planned
-            table = Memory(rows, groups=data.groups)
-            self._learn_mean(fit, fit.run(Curator(table, fit.opening, streams, known, planned)))
-            return
-        if isinstance(fit, JointMean):
-            self._learn_joint(fit, fit.release(data, streams), noise)
-            return
-        if isinstance(fit, GeometricMedian):
-            self._learn_median(*fit.release(data, streams))
-            return
         records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
-        if isinstance(fit, StartAlone):
-            self.mean_ = self.center_ = fit.release(records.table, streams)
+        if isinstance(fit, GeometricMedian):
+            self._learn_median(*fit.release(records, streams))
+        elif isinstance(fit, StartAlone):
+            self.mean_ = self.center_ = fit.release(records, streams)
             self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
             self.clipped_fraction_ = 0.0
-        else:
+        elif isinstance(fit, tuple):
             ball, chosen, mechanism = fit
             self._release_mean(records, ball, chosen, mechanism, streams)
+        else:
+            self._learn_joint(fit, *fit.release(records, streams))
 
-    def _learn_mean(self, program: MeanProgram, known: Released) -> None:
-        """A mean by itself."""
-        self.mean_, self.center_, self.radius_ = known.mean, known.center, known.radius
-        self.mechanism_, self.noise_scale_ = program.mechanism, known.noise_scale
-        self._noise_law, meant, searched = known.law, 0.0, program.ball is None
-        if known.found is not None and searched:
-            warn_direction(known.found)
-            meant = 1.0 - known.found.level
-        outside = known.outside, known.outside_noise, meant
-        searchable = (
-            not program.pure
-            and self.noise in ("auto", "gaussian")
-            and (not program.secret_n or program.geometry.separate_rows)
-        )
-        cure = ball_cure(self.center, self.radius, searchable)
-        self.clipped_fraction_ = clipped_share(*outside, self.radius_, cure, program.pure)
-        if searched:
-            self._warn_only_the_center()
-
-    def _learn_joint(self, joint: JointMean, known: Joint, noise: float) -> None:
-        """A mean with its second moment; `noise` is that of the number of records."""
-        self.inference_ = inference = joint.known(known, noise)
+    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
+        """A mean with its second moment."""
+        self.inference_ = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
@@ -761,15 +731,15 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         self.tangent_covariance_ = inference.tangent_covariance
         self.frechet_variance_ = float(np.trace(self.tangent_covariance_))
         self._noise_law = NoiseLaw.of_inference(inference)
-        self.clipped_fraction_ = float(np.clip(known.clipped, 0.0, 1.0))
-        self._clipped_noise = known.clipped_noise
-        warn_cut(known.clipped, known.clipped_noise, self.radius_, self.center, self.radius)
+        self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
+        self._clipped_noise = seen.clipped_noise
+        warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
         if joint.search is not None:
             self._warn_only_the_center()
 
-    def _learn_median(self, found: Found, known: MedianInference) -> None:
+    def _learn_median(self, center: np.ndarray, radius: float, known: MedianInference) -> None:
         """A median, and what is known of it."""
-        self.center_, self.radius_, self.mean_ = found.center, found.radius, known.mean
+        self.center_, self.radius_, self.mean_ = center, radius, known.mean
         self.mechanism_, self.clipped_fraction_ = "median", 0.0
         inverse = known.first_noise * known.score_to_mean
         self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(self.geometry_.dim)
@@ -785,42 +755,63 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         mechanism: Any,
         streams: NoiseStreams,
     ) -> None:
-        """A descent, or an output perturbation, in a public ball or one that is found."""
-        geometry, n, kept = records.geometry, records.planned, 1.0
+        """A mean by itself; in a public ball by the planned `mechanism`."""
+        geometry, n, public, clipped = records.geometry, records.planned, ball, 0.0
+        outside: int | None = None
+        if public is not None:
+            problem, outside = records.inside(public)
+            if chosen.search is not None and records.groups is None:
+                records = projected_records(problem, n)
         if chosen.search is not None:
             budget = chosen.search_budget()
             found = chosen.search.release(records, budget, streams)
-            warn_direction(found)
-            kept, ball = found.level, found_ball(geometry, found)
-            chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
-            mechanism = self._mean_release(ball, n, chosen)
-        assert ball is not None  # public or found
-        problem: Any
-        problem, outside = records.inside(ball)
-        if isinstance(mechanism, DescentMean) and records.groups is not None:
-            problem = records.gradients(ball)
-        self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
-        self.center_, self.radius_ = ball.center, ball.radius
-        rng = streams("clipped fraction")
-        noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
-        if isinstance(mechanism, TangentMean):  # of a ball that came out too wide for a descent
-            given = Curator(records.table, Gaussian(mechanism.noise.mu or 0.0), streams)
-            mean, self.noise_scale_ = mechanism.release(given), mechanism.noise_scale
+            if chosen.law is None:
+                chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
+            if public is None:
+                warn_direction(found)
+                clipped = 1.0 - found.level
+            ball = found_ball(geometry, found)
+            if chosen.steps(geometry):
+                ball = None
+                mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
+            else:
+                mechanism = self._mean_release(ball, n, chosen)
+        given: Any = records
+        self.mechanism_ = "tangent"
+        if ball is None:
+            self.center_, self.radius_ = mechanism.center, mechanism.radius
+            beyond = records.outside(self.center_, self.radius_)
         else:
-            mean, self.noise_scale_ = mechanism.release(problem, streams)
+            if ball is not public:
+                problem, beyond = records.inside(ball)
+            given = problem
+            if isinstance(mechanism, DescentMean) and records.groups is not None:
+                given = records.gradients(ball)
+            self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
+            self.center_, self.radius_ = ball.center, ball.radius
+        rng = streams("clipped fraction")
+        outside = beyond if outside is None else outside
+        noisy = noisy_fraction(outside, n, chosen.count, chosen.pure, rng)
+        mean, self.noise_scale_ = mechanism.release(given, streams)
         self.mean_ = np.asarray(mean)
         law = getattr(mechanism, "noise_law", None)
+        if public is not None and chosen.search is not None:
+            # A smaller ball inside the public one: what leaves that is moved back.
+            self.mean_, law = inside(public, self.mean_), None
+            self.mechanism_ = chosen.mechanism
+            self.center_, self.radius_ = public.center, public.radius
         if law is not None:
             self._noise_law = law(self.mean_)
         searchable = (
-            chosen.target[1] > 0.0
+            not chosen.pure
             and self.mechanism not in OUTPUT
             and self.noise in ("auto", "gaussian")
+            and (not chosen.secret_n or geometry.separate_rows)
         )
         cure = ball_cure(self.center, self.radius, searchable)
-        told = *noisy, 1.0 - kept, self.radius_, cure, chosen.pure
+        told = *noisy, clipped, self.radius_, cure, chosen.pure
         self.clipped_fraction_ = clipped_share(*told)
-        if chosen.search is not None:
+        if public is None:
             self._warn_only_the_center()
 
     def _warn_only_the_center(self) -> None:
@@ -870,12 +861,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 )
         check_option(("auto", None), shrink=self.shrink)
         ball = self._clients_ball(geometry)
-        target = float(self.epsilon), float(self.delta)
-        chosen: Any = plan_mean(
-            geometry, n, *target, mechanism="tangent", noise="gaussian", ball=ball
+        chosen = plan_mean(
+            geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball
         )
-        count, last = (chosen.opening.mu * math.sqrt(each.share) for each in chosen.releases)
-        sums = LogSums.planned(ball, n, last, count, self.shrink == "auto")
+        assert chosen.mu is not None
+        sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
         work = Work.of_points(geometry, n)
         planned = chosen.releases

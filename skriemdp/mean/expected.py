@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -10,12 +11,10 @@ from scipy.special import chdtri
 from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.joint_releases import JointMean
 from skriemdp.mean.planning import MeanPlan
-from skriemdp.mean.program import MeanProgram
-from skriemdp.mean.releases import DescentMean, MeanNoise, plan_tangent_mean, pure_law
+from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import laplace_law
 
@@ -67,29 +66,7 @@ def expected_error(
     return Expected(mechanism, errors, noise / (_WORTH * spread), worth, assumed)
 
 
-def expected_mean(program: MeanProgram, target: tuple[float, float], spread: Any) -> Expected:
-    """Expected error of a planned mean, with (epsilon, delta) for `target`."""
-    ball, n, dim, search = program.ball, program.n, program.geometry.dim, program.search
-    told, noise = told_spread(ball, spread), program.noise(program.releases[-1].share)
-    law = "gaussian" if noise.law is None else "laplace"
-    whole = MeanNoise(gaussian_mu(*target), None) if noise.law is None else _whole_law(dim, *target)
-    name = f"{program.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
-    if search is None:
-        assert ball is not None  # public or searched for
-        scale, radius = plan_tangent_mean(ball, n, noise).noise_scale, ball.radius
-    else:
-        radius = search.radius or held_radius(told[0], search.level, dim)
-        radius = min(radius, math.inf if ball is None else ball.radius)
-        if noise.law is None:
-            noise = MeanNoise(left_by_search(search, search.mu * math.sqrt(COUNT_SHARE)), None)
-        scale = noise.sigma(radius, dim, n)
-        if program.shrink and search.center is None and dim > 2:
-            scale *= _shrunken(search, scale, radius, dim, n)
-    floor = whole.sigma(radius, dim, n)
-    return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
-
-
-def expected_descent(
+def expected_mean(
     geometry: Geometry,
     ball: GeodesicBall | None,
     chosen: MeanPlan,
@@ -97,20 +74,35 @@ def expected_descent(
     n: int,
     target: tuple[float, float],
     spread: Any,
+    shrink: bool,
 ) -> Expected:
-    """Expected error of a planned descent or output perturbation.
+    """Expected error of a planned mean, with (epsilon, delta) for `target`.
 
     `release` is what a public ball will be asked by.
     """
     dim, told = geometry.dim, told_spread(ball, spread)
-    whole = MeanNoise(gaussian_mu(*target), None)
-    name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, gaussian noise"
+    law = "gaussian" if chosen.law is None else "laplace"
+    whole = (
+        MeanNoise(gaussian_mu(*target), None) if chosen.law is None else _whole_law(dim, *target)
+    )
+    name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
     search = chosen.search
     if search is not None:
         radius = search.radius or held_radius(told[0], search.level, dim)
-        scale = MeanNoise(left_by_search(search, chosen.count), None).sigma(radius, dim, n)
+        radius = min(radius, math.inf if ball is None else ball.radius)
+        if chosen.law is None:
+            left = left_by_search(search, chosen.count)
+            chosen = dataclasses.replace(chosen, mu=left)
+        scale = chosen.noise.sigma(radius, dim, n)
+        if shrink and search.center is None and dim > 2:
+            scale *= _shrunken(search, scale, radius, dim, n)
+        floor = whole.sigma(radius, dim, n)
+        return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+    assert ball is not None  # public or searched for
+    if isinstance(release, TangentMean):
+        scale, radius = release.noise_scale, ball.radius
     elif isinstance(release, DescentMean):
-        assert ball is not None and release.solver.shares is not None  # set by the solver
+        assert release.solver.shares is not None  # set by the solver
         last = MeanNoise(release.solver.mu * math.sqrt(release.solver.shares[-1]), None)
         scale, radius = last.sigma(ball.radius, dim, n), ball.radius
     else:
@@ -140,7 +132,7 @@ def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
         radius = joint.search.radius or held
     elif joint.looks:
         radius = min(radius, joint.wider * held_radius(told[0], 0.999, dim))
-    vectors = joint.held(radius).made()
+    vectors = joint.lifts(radius, joint.mu).held
     over = math.sqrt(dim / 2.0) / (joint.weight * radius * n)
     noise, floor = (over * vectors.sigma(vectors.check(one)) for one in (mu, joint.mu))
     name = "mean and second moment together, gaussian noise"

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
-from skriemdp.core.estimator import Data, Plan
+from skriemdp.core.estimator import Plan
 from skriemdp.core.work import Work, decomposed
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.rehearsal import Rehearsal
-from skriemdp.curator.sets import Set, lifts
-from skriemdp.curator.sets import ball as ball_of
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.gives.base import Give
-from skriemdp.gives.points import Labelled
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import hessian_draws
-from skriemdp.location_scale.points import Points, warn_direction
+from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import (
-    Found,
+    RADIUS,
     LocationScaleSearch,
     Radii,
     Shares,
     james_stein,
-    search,
 )
 from skriemdp.mean.domains import public_facts
-from skriemdp.mean.program import inside_of
-from skriemdp.mechanisms.budget import COUNT, Release
+from skriemdp.mean.planning import grid_inside
+from skriemdp.mean.releases import inside
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget, Release
+from skriemdp.mechanisms.counts import noisy_fraction
+from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.lifts import Lifts
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -46,11 +43,9 @@ _MOMENTS = "mean and second moment"
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 # No look below these n mu, the second times the root of the dimension: it would find nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
-# Grid of the radii that a look may return, over that of the public ball: a convention.
-_RATIO, _RADII = 1.15, 46
-# Of the quantile that becomes a radius: the highest level, and the number of clipped records, over
-# mu, that noise excuses.  Tails pay for every record that is clipped (benchmarks/mean_mechanisms.py
-# --part auto).
+# Of the radius about a rough mean: the highest level, and the number of clipped records, over mu,
+# that noise excuses.  Tails pay for every record that is clipped (benchmarks/inference.py --part
+# coverage).
 _MOST_WANTED, _BEYOND = 0.999, 3.0
 # Largest relative noise of a released number of records: above, nothing says where the mean is.
 LARGEST_COUNT_NOISE = 0.25
@@ -70,6 +65,18 @@ def widest(geometry: Geometry) -> float:
     return min(limit, 1.3 / math.sqrt(kappa) if math.isfinite(kappa) else limit)
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Records as they are seen from the last centre: not released, unlike the numbers around."""
+
+    center: np.ndarray
+    radius: float
+    vectors: np.ndarray
+    clipped: float
+    clipped_noise: float
+    mu: float
+
+
 class Moments(NamedTuple):
     """Noisy ``sum z z'``, ``sum z`` and number of the records, or of those of each class.
 
@@ -82,21 +89,6 @@ class Moments(NamedTuple):
     second_sigma: float
     first_sigma: float
     count_sigma: float
-
-
-class Released(NamedTuple):
-    """What a fit released, and what it knows of it.
-
-    `clipped` is the share of records outside the last ball, with the noise of that, and `found`
-    what a search said.
-    """
-
-    center: np.ndarray
-    radius: float
-    clipped: float
-    clipped_noise: float
-    moments: Moments
-    found: Found | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +116,6 @@ class JointMean:
         Whether a rough mean and a radius around it are released first, in a public ball.
     n_classes : int, optional
         Then there are moments of each class.
-    releases : tuple of Release
-        What may be released, with its share.
 
     Notes
     -----
@@ -146,7 +136,6 @@ class JointMean:
     search: LocationScaleSearch | None = None
     looks: bool = False
     n_classes: int | None = None
-    releases: tuple[Release, ...] = ()
 
     @property
     def count_mu(self) -> float:
@@ -154,9 +143,17 @@ class JointMean:
         return self.mu * math.sqrt(_COUNT)
 
     @property
-    def opening(self) -> Gaussian:
-        """What it costs."""
-        return Gaussian(self.mu)
+    def releases(self) -> tuple[Release, ...]:
+        """Names of what may be released, with shares."""
+        budget, dim = GaussianBudget(self.mu), self.geometry.dim
+        budget.take(_COUNT, COUNT, 1)
+        if self.search is not None:
+            self.search.shares.reserve(budget)
+        elif self.looks:
+            budget.take(_LOOK_MEAN, "rough mean", dim)
+            budget.take(_LOOK_RADIUS, RADIUS, 1)
+        budget.rest(_MOMENTS, (self.n_classes or 1) * (dim + 1) ** 2)
+        return budget.releases
 
     @property
     def joint_mu(self) -> float:
@@ -174,121 +171,67 @@ class JointMean:
             4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim),
         )
         facts = public_facts(self.geometry, self.n, self.ball, self.search) | public
-        event = self.opening.event(self.n)
-        return Plan(event, self, facts, work=work, releases=self.releases)
+        event, releases = GaussianBudget(self.mu).event, self.releases
+        return Plan(event, self, facts, work=work, releases=releases)
 
-    def held(self, radius: float) -> Set:
-        """The set of the joint release in a ball."""
-        return lifts(radius, self.geometry.dim, self.weight, self.n_classes)
+    def lifts(self, radius: float, mu: float) -> Lifts:
+        """The joint release in a ball; the vector beside a logarithm is the number 1."""
+        sizes, norms = (self.geometry.dim, 1), (radius, 1.0)
+        return Lifts(sizes, norms, mu, self.weight, classes=self.n_classes)
 
-    # -- the program ----------------------------------------------------------------------------
+    def check(self) -> None:
+        """ValueError where a budget is too small for any noise, or integers would be too coarse."""
+        _ = self.releases
+        # A search spends what it needs, and less noise needs more bits.
+        for mu in (self.joint_mu, self.mu):
+            self.lifts(1.0, mu).held.check(mu)
+        if self.looks:
+            ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
-    def run(self, curator: Curator) -> Released:
-        """Release it."""
-        count, where = curator.keep(_COUNT, COUNT, 1), Points(self.geometry)
-        center, radius, found = self._place(curator, where)
-        outside = curator.count(where.distance(center), radius, count, COUNT, "clipped fraction")
-        clipped = float(outside.value) / self.n, outside.sigma / self.n
-        return Released(center, radius, *clipped, self.moments(curator, center, radius), found)
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[MeanInference, Seen]:
+        """Everything that a fit releases.
 
-    def release(self, data: Data, streams: NoiseStreams) -> Released:
-        """Everything that a fit of these records releases."""
-        n = data.facts["n"] if "noise of n" in data.facts else None
-        table = Memory(*data.arrays, groups=data.groups)
-        released = self.run(Curator(table, self.opening, streams, n, self.releases))
-        if released.found is not None:
-            warn_direction(released.found)
-        return released
-
-    def moments(self, curator: Curator, center: np.ndarray, radius: float) -> Moments:
-        """The joint release."""
-        k, classes, unit = self.geometry.dim, self.n_classes, self.weight * radius
-        seen: Give = Points(self.geometry).seen(center)
-        seen = seen if classes is None else Labelled(seen)
-        label = "tangent moments" if classes is None else "class moments"
-        size = (classes or 1) * (k + 1) ** 2
-        noisy, sigma = curator.sum(seen, self.held(radius), None, _MOMENTS, label, dim=size)
-        sums = noisy[..., :k, :k], noisy[..., :k, k] / unit, noisy[..., k, k] / unit**2
-        return Moments(*sums, sigma, sigma / (math.sqrt(2.0) * unit), sigma / unit**2)
-
-    def _place(self, curator: Curator, where: Points) -> tuple[np.ndarray, float, Found | None]:
-        """Centre and radius of the joint release, and what a search found."""
-        if self.search is not None:
-            found = search(curator, self.search, where)
-            wider = self.wider if self.search.radius is None else 1.0
-            most = min(widest(self.geometry), self.search.radii.limit)
-            return found.center, min(wider * found.radius, most), found
-        assert self.ball is not None  # one of the two is given
-        if not self.looks:
-            return self.ball.center, self.ball.radius, None
-        return *self._look(self.ball, curator, where), None
-
-    def _look(
-        self, public: GeodesicBall, curator: Curator, where: Points
-    ) -> tuple[np.ndarray, float]:
-        """A rough mean in the public ball, and a radius around it that holds the data."""
-        geometry, label = self.geometry, ("rough mean", 0)
-        seen, inside = where.seen(public.center), ball_of(public.radius, self.geometry.dim)
-        total, sigma = curator.sum(seen, inside, _LOOK_MEAN, label[0], *label)
-        move, left = james_stein(total / self.n, sigma / self.n)
-        center = inside_of(public, np.asarray(geometry.exp_coordinates(public.center, move)))
-        about = dataclasses.replace(self._radius_in(public), center=center, noise=left)
-        radius = self.wider * search(curator, about, where).radius
-        return center, min(radius, public.radius)
-
-    def _radius_in(self, public: GeodesicBall) -> LocationScaleSearch:
-        """The search for a radius about a rough mean in a public ball."""
-        grid = public.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)
-        # The spread of the logarithm of a radius about the public one: what is answered where
-        # counts say nothing.
-        known = Radii(tuple(grid.tolist()), 0.7 * public.radius, spread=1.2)
-        shares = Shares(0.0, 0.0, 0.0, _LOOK_RADIUS, 0)
-        asked = self.n, self.geometry.dim, self.mu, shares, known
-        how: dict[str, Any] = {"highest": _MOST_WANTED, "beyond": _BEYOND, "label": ("radius", 0)}
-        return LocationScaleSearch(*asked, **how)
-
-    # -- what follows from it -------------------------------------------------------------------
-
-    def known(self, released: Released, noise: float = 0.0) -> MeanInference:
-        """What is known of the mean.
-
-        Where the number of records was released, with this `noise`, the moments count them again.
+        Where the number of `records` was released, the moments count them once more.
         """
-        found, n = released.moments, float(self.n)
-        if not noise:
-            return self._inference(released, n, 0.0)
-        weight = found.count_sigma**2 / (noise**2 + found.count_sigma**2)
-        n = max(weight * n + (1.0 - weight) * float(found.counts), 1.0)
-        return self._inference(released, n, noise * math.sqrt(weight))
+        seen, noise = self.seen(records, streams), records.noise
+        found, n = self.moments(seen, streams("tangent moments")), float(self.n)
+        if noise:
+            weight = found.count_sigma**2 / (noise**2 + found.count_sigma**2)
+            n = max(weight * n + (1.0 - weight) * float(found.counts), 1.0)
+            noise *= math.sqrt(weight)
+        return self._inference(seen, found, n if noise else self.n, noise), seen
 
-    def known_of_classes(
-        self, released: Released
-    ) -> tuple[tuple[MeanInference | None, ...], np.ndarray]:
-        """What is known of each class, and class means.
+    def release_classes(
+        self, records: PointRecords, labels: np.ndarray, streams: NoiseStreams
+    ) -> tuple[tuple[MeanInference | None, ...], np.ndarray, Moments, Seen]:
+        """What is known of each class, class means, and what a fit released.
 
-        Nothing is known of a class whose released number of records is below `LEAST_COUNT`; its
-        mean is that of its logarithms.
+        `labels` are places in the list of classes.  Nothing is known of a class whose released
+        number of records is below `LEAST_COUNT`; its mean is that of its logarithms.
         """
-        found, known = released.moments, list[MeanInference | None]()
+        seen = self.seen(records, streams)
+        found = self.moments(seen, streams("class moments"), labels)
+        known: list[MeanInference | None] = []
         means: list[np.ndarray] = []
         for k, count in enumerate(found.counts.tolist()):
             if count >= LEAST_COUNT:
-                one = self._inference(released, count, found.count_sigma, k)
+                one = self._inference(seen, found, count, found.count_sigma, k)
                 known, means = [*known, one], [*means, one.mean]
                 continue
             rough = found.first[k] / max(count, 1.0)
-            rough = rough * min(1.0, released.radius / max(float(np.linalg.norm(rough)), 1e-300))
+            rough = rough * min(1.0, seen.radius / max(float(np.linalg.norm(rough)), 1e-300))
             known.append(None)
-            means.append(np.asarray(self.geometry.exp_coordinates(released.center, rough)))
-        return tuple(known), np.stack(means)
+            means.append(np.asarray(self.geometry.exp_coordinates(seen.center, rough)))
+        return tuple(known), np.stack(means), found, seen
 
-    def _inference(self, released: Released, n: float, noise: float, of: Any = ()) -> MeanInference:
+    def _inference(
+        self, seen: Seen, found: Moments, n: float, noise: float, of: Any = ()
+    ) -> MeanInference:
         """What is known of n records, a number with this noise; `of` is their class."""
-        found = released.moments
         return MeanInference(
             self.geometry,
-            released.center,
-            released.radius,
+            seen.center,
+            seen.radius,
             found.first[of] / n,
             found.second[of] / n,
             n,
@@ -296,6 +239,68 @@ class JointMean:
             found.second_sigma / n,
             noise / n,
         )
+
+    def moments(
+        self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
+    ) -> Moments:
+        """The joint release."""
+        lifts, ones = self.lifts(seen.radius, seen.mu), np.ones((len(seen.vectors), 1))
+        units = Units((seen.vectors, ones, *(() if labels is None else (labels,))))
+        second, first, counts = lifts.release(units, rng)
+        return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas)
+
+    def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
+        """The last ball, and the records as they are seen from its centre."""
+        budget = GaussianBudget(self.mu, self.releases)
+        count_mu = budget.take(_COUNT, COUNT, 1)
+        center, radius = self._place(records, budget, streams)
+        vectors = records.vectors(center)
+        outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
+        noisy = noisy_fraction(outside, self.n, count_mu, False, streams("clipped fraction"))
+        return Seen(center, radius, vectors, *noisy, budget.rest(_MOMENTS))
+
+    def _place(
+        self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[np.ndarray, float]:
+        """Centre and radius of the joint release."""
+        if self.search is not None:
+            found = self.search.release(records, budget, streams)
+            warn_direction(found)
+            wider = self.wider if self.search.radius is None else 1.0
+            most = min(widest(self.geometry), self.search.radii.limit)
+            return found.center, min(wider * found.radius, most)
+        assert self.ball is not None  # one of the two is given
+        if not self.looks:
+            return self.ball.center, self.ball.radius
+        return self._look(self.ball, records, budget, streams)
+
+    def _look(
+        self,
+        public: GeodesicBall,
+        records: PointRecords,
+        budget: GaussianBudget,
+        streams: NoiseStreams,
+    ) -> tuple[np.ndarray, float]:
+        """A rough mean in the public ball, and a radius around it that holds the data."""
+        geometry = self.geometry
+        held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN, "rough mean")
+        seen = records.logarithms(public.center)
+        found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
+        move, left = james_stein(found / self.n, scale / self.n)
+        center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
+        # The spread of the logarithm of a radius about the public one: what is answered where
+        # counts say nothing.
+        known = Radii(grid_inside(public), 0.7 * public.radius, spread=1.2)
+        shares = Shares(0.0, 0.0, 0.0, _LOOK_RADIUS, 0)
+        about = LocationScaleSearch(
+            *(self.n, geometry.dim, self.mu, shares, known),
+            center=center,
+            noise=left,
+            highest=_MOST_WANTED,
+            beyond=_BEYOND,
+        )
+        radius = about.release(records, budget, streams).radius
+        return center, min(self.wider * radius, public.radius)
 
 
 def plan_joint_mean(
@@ -310,7 +315,7 @@ def plan_joint_mean(
     search: LocationScaleSearch | None = None,
     n_classes: int | None = None,
 ) -> JointMean:
-    """Decide on looks, from public numbers, and rehearse; what cannot run raises here.
+    """Decide on looks, from public numbers; what cannot run raises here.
 
     Parameters
     ----------
@@ -333,6 +338,5 @@ def plan_joint_mean(
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
     looks = ball is not None and mechanism == "auto" and n * mu >= least and n_classes is None
     plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks, n_classes)
-    rehearsal = Rehearsal(n, plan.opening)
-    plan.run(rehearsal)
-    return dataclasses.replace(plan, releases=rehearsal.releases)
+    plan.check()
+    return plan

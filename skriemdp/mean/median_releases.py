@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
+from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
-from skriemdp.core.estimator import Data
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.rehearsal import Rehearsal
-from skriemdp.curator.sets import Set, lifts, moment
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.gives.base import Give
-from skriemdp.gives.points import LogAt
 from skriemdp.inference.medians import MedianInference
-from skriemdp.location_scale.points import Points, warn_direction
-from skriemdp.location_scale.search import Found, LocationScaleSearch, search
-from skriemdp.mean.domains import public_domain, search_domain
+from skriemdp.location_scale.points import PointRecords, warn_direction
+from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mean.domains import logarithms, public_domain, search_domain
 from skriemdp.mechanisms.bounds import lifted
-from skriemdp.mechanisms.budget import Release
+from skriemdp.mechanisms.budget import GaussianBudget, Release
+from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
+from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -67,47 +63,6 @@ def check_median(mechanism: Any, noise: Any, delta: float, geometry: Geometry) -
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Bends(Give):
-    """``sqrt(c) (u, 1)``: u the direction of a record, zero below the length `smooth`."""
-
-    inner: LogAt
-    smooth: float
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.inner.width + 1,)
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        return self.after(self.inner.of(points))
-
-    def after(self, inner: np.ndarray, *rest: Any) -> Any:
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(row_squares(inner))
-            roots = np.fmin(1.0, np.sqrt(self.smooth / lengths))
-            units = np.where(lengths > self.smooth, roots / lengths, 0.0)
-            return np.concatenate([inner * units[:, None], roots[:, None]], axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnDirections(Give):
-    """The mean of a person's own logarithms, each shortened to the length `smooth`."""
-
-    seen: LogAt
-    smooth: float
-    of_people = True
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.seen.width,)
-
-    def key(self) -> Hashable:
-        return "directions", self.seen.key(), self.smooth
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        return lifted(self.seen.of(points), self.smooth, 0.0)[:, :-1]
-
-
 class _Step(NamedTuple):
     """Shares of mu**2 for second derivatives, if they are asked anew, and for directions."""
 
@@ -139,10 +94,6 @@ class GeometricMedian:
         Number of rough steps.
     share : float
         Of mu**2, for each of the two releases of a rough step.
-    people : bool
-        Whether records are people, with rows of their own.
-    releases : tuple of Release
-        What may be released, with its share.
 
     Notes
     -----
@@ -159,13 +110,20 @@ class GeometricMedian:
     reach: float
     rough: int
     share: float
-    people: bool = False
-    releases: tuple[Release, ...] = ()
 
     @property
-    def opening(self) -> Gaussian:
-        """What it costs."""
-        return Gaussian(self.mu)
+    def event(self) -> GaussianEvent:
+        """Event of all releases together."""
+        return GaussianBudget(self.mu).event
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Names of what may be released, with shares."""
+        budget = GaussianBudget(self.mu)
+        self.search.shares.reserve(budget)
+        for step in self._steps(budget.left):
+            self._take(budget, step)
+        return budget.releases
 
     def _steps(self, left: float) -> list[_Step]:
         """What is `left` behind the search, divided; a single step where rough ones cost more."""
@@ -176,16 +134,22 @@ class GeometricMedian:
             return [*steps, _Step(bends, first), _Step(0.0, left - bends - first)]
         return [_Step(bends, left - bends)]
 
-    def check(self) -> None:
-        """ValueError where integers would be too coarse for all that a search may leave."""
-        for share in {share for step in self._steps(1.0) for share in step if share}:
-            for held in (self._held, moment(1.0, self.geometry.dim + 1)):
-                held.made().check(self.mu * math.sqrt(share))
+    def _take(self, budget: GaussianBudget, step: _Step) -> tuple[float, float]:
+        """mu of the two releases of a step."""
+        size = (self.geometry.dim + 1) ** 2
+        bends = budget.take(step.bends, _BENDS, size) if step.bends else 0.0
+        return bends, budget.take(min(step.directions, budget.left), _DIRECTIONS, size)
 
-    @property
-    def _held(self) -> Set:
-        """The set of second derivatives."""
-        return moment(math.sqrt(2.0), self.geometry.dim + 1, self.people)
+    def _held(self, unit: float, people: bool = False) -> Moment:
+        return Moment(unit * math.sqrt(2.0), self.geometry.dim + 1, people)
+
+    def check(self) -> None:
+        """ValueError where integers would be too coarse."""
+        # What a search leaves goes to the last steps, and less noise needs more bits.
+        for left in (1.0 - self.search.shares.total, 1.0):
+            for share in {share for step in self._steps(left) for share in step if share}:
+                self._held(1.0).check(self.mu * math.sqrt(share))
+                self._held(1.0, people=True).check(self.mu * math.sqrt(share))
 
     @property
     def bytes(self) -> float:
@@ -193,41 +157,34 @@ class GeometricMedian:
         dim = self.geometry.dim
         return 8.0 * (3.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
-    def release(self, data: Data, streams: NoiseStreams) -> tuple[Found, MedianInference]:
-        """Everything that a fit of these records releases."""
-        table = Memory(*data.arrays, groups=data.groups)
-        found, known = self.run(Curator(table, self.opening, streams, planned=self.releases))
+    def release(
+        self, records: PointRecords, streams: NoiseStreams
+    ) -> tuple[np.ndarray, float, MedianInference]:
+        """The centre and the scale that were found, and what the last step released."""
+        geometry, n, budget = self.geometry, self.n, GaussianBudget(self.mu, self.releases)
+        found = self.search.release(records, budget, streams)
         warn_direction(found)
-        return found, known
-
-    def run(self, curator: Curator) -> tuple[Found, MedianInference]:
-        """What the search found, and what the last step released."""
-        geometry, n, where = self.geometry, self.n, Points(self.geometry)
-        found = search(curator, self.search, where)
         point, scale, known, smooth = found.center, found.radius, None, 0.0
         bends: tuple[np.ndarray, float] = (np.empty(0), 0.0)
-        for k, step in enumerate(self._steps(curator.left)):
-            # In a rehearsal there is nowhere to go.
-            if known is not None and curator.whether(True, dearest=False):
-                known = self._moved(found, known)
+        for k, step in enumerate(self._steps(budget.left)):
+            if known is not None:
                 point = known.mean
                 # The median of the distances is about 1.1 times their harmonic mean.
                 scale = 1.1 * known.distance if step.bends else scale
+            bends_mu, mu = self._take(budget, step)
+            seen, groups = logarithms(geometry, point, records.points), records.groups
             if step.bends:
-                sharp = _SHARP / (n * curator.mu * math.sqrt(step.bends))
-                smooth = (_SMOOTH if k < self.rough else min(_SMOOTH, sharp)) * scale
-                bends = self._bends(curator, where.seen(point), smooth, step.bends, k)
-            directions = self._directions(curator, where.seen(point), smooth, step.directions, k)
+                sharp = _SMOOTH if k < self.rough else min(_SMOOTH, _SHARP / (n * bends_mu))
+                smooth = sharp * scale
+                units = Units((seen,), groups)
+                bends = self._bends(units, smooth, bends_mu, streams("second derivatives", k))
+            directions = self._directions(seen, groups, smooth, mu, streams("directions", k))
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
+            moved = self._inside(found.center, records.move(point, known.step))
+            if not np.array_equal(moved, known.moved):
+                known = dataclasses.replace(known, kept=moved)
         assert known is not None  # there is a step
-        return found, known if curator.whether(False, dearest=True) else self._moved(found, known)
-
-    def _moved(self, found: Found, known: MedianInference) -> MedianInference:
-        """What is known, with a median that is inside of what is public."""
-        moved = Points(self.geometry).move(known.center, known.step)
-        moved = self._inside(found.center, moved)
-        same = np.array_equal(moved, known.moved)
-        return known if same else dataclasses.replace(known, kept=moved)
+        return found.center, found.radius, known
 
     def _inside(self, start: np.ndarray, point: np.ndarray) -> np.ndarray:
         """`point`, no farther from `start` than `reach`."""
@@ -236,29 +193,38 @@ class GeometricMedian:
         return np.asarray(GeodesicBall(self.geometry, start, self.reach).project(point))
 
     def _bends(
-        self, curator: Curator, seen: LogAt, smooth: float, share: float, k: int
+        self, units: Units, smooth: float, mu: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, float]:
         """The mean of ``c (u, 1)(u, 1)'`` and its noise."""
-        label, size = ("second derivatives", k), (self.geometry.dim + 1) ** 2
-        noisy = curator.sum(Bends(seen, smooth), self._held, share, _BENDS, *label, dim=size)
+
+        def give(rows: np.ndarray) -> np.ndarray:
+            lengths = np.sqrt(row_squares(rows))
+            roots = np.fmin(1.0, np.sqrt(smooth / lengths))
+            units = np.where(lengths > smooth, roots / lengths, 0.0)
+            return np.concatenate([rows * units[:, None], roots[:, None]], axis=1)
+
+        held = self._held(1.0, units.groups is not None)
+        noisy = private_sum(units, give, held, mu, rng)
         return noisy.value / self.n, noisy.sigma / self.n
 
     def _directions(
-        self, curator: Curator, seen: LogAt, smooth: float, share: float, k: int
+        self,
+        rows: np.ndarray,
+        groups: Groups | None,
+        smooth: float,
+        mu: float,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
         """The mean of ``(w, 1)(w, 1)'`` and its noise; of people, w is the mean of own ones."""
-        give: Give = OwnDirections(seen, smooth) if self.people else seen
-        held, size = lifts(smooth, self.geometry.dim, 1.0), (self.geometry.dim + 1) ** 2
-        noisy = curator.sum(give, held, share, _DIRECTIONS, "directions", k, dim=size)
+        vectors = lifted(rows, smooth, smooth)
+        if groups is not None:
+            vectors = groups.means(vectors[groups.order])
+        noisy = private_sum(Units((vectors,)), np.array, self._held(smooth), mu, rng)
         return noisy.value / (self.n * smooth**2), noisy.sigma / (self.n * smooth**2)
 
 
-def plan_median(
-    geometry: Geometry, n: int, mu: float, center: Any, radius: Any, people: bool = False
-) -> GeometricMedian:
-    """Number and shares of the steps, from public numbers, and rehearse.
-
-    What cannot run raises here.
+def plan_median(geometry: Geometry, n: int, mu: float, center: Any, radius: Any) -> GeometricMedian:
+    """Number and shares of the steps, from public numbers; what cannot run raises here.
 
     Distances are convex on Hadamard manifolds, and elsewhere between the points of a ball of half
     the convexity radius, pi/4 on unit spheres: no iterate is farther from the start.
@@ -271,24 +237,20 @@ def plan_median(
         Of the whole fit.
     center, radius : Any
         As of :class:`skriemdp.PrivateFrechetMean`.
-    people : bool, default=False
-        Whether records are people, with rows of their own.
     """
     reach, ball = 0.5 * geometry.radius_limit, public_domain(geometry, center, radius)
     if not isinstance(radius, str) or radius != "private":
         check_scale(radius=radius)
         reach = min(reach, float(radius))
     start = center if ball is None else ball.center
-    walk = search_domain(geometry, n, mu, start, "private")
+    search = search_domain(geometry, n, mu, start, "private")
     # The radius is a scale, which far records must not stretch.
-    walk = dataclasses.replace(walk, highest=0.5)
+    search = dataclasses.replace(search, highest=0.5)
     dim = geometry.dim
     noise = 2.0 * math.sqrt(dim) / (max(1.0 - 1.0 / dim, 0.5) * n * mu)  # of a step, over the scale
     share = max((noise / _NOISE) ** 2, _LEAST)
-    most = min(_ALL_ROUGH, 0.5 * (1.0 - walk.shares.total))
+    most = min(_ALL_ROUGH, 0.5 * (1.0 - search.shares.total))
     rough = min(_ROUGH, int(most / (2.0 * share)))
-    plan = GeometricMedian(geometry, n, mu, walk, reach, rough, share, people)
+    plan = GeometricMedian(geometry, n, mu, search, reach, rough, share)
     plan.check()
-    rehearsal = Rehearsal(n, plan.opening)
-    plan.run(rehearsal)
-    return dataclasses.replace(plan, releases=rehearsal.releases)
+    return plan

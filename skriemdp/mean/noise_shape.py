@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 from skriemdp.core.manifold_input import public_array
 from skriemdp.location_scale.rows import row_products

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp.descent.iterated_mean import iterate_mean
 from skriemdp.geometry.ball import GeodesicBall

@@ -5,27 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
-from skriemdp.curator.curator import MOST_ROWS, Curator
-from skriemdp.curator.openings import Gaussian
-from skriemdp.curator.sets import ball as held_in
-from skriemdp.curator.tables import Memory
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.iterated_mean import plan_iteration, stretch_of
+from skriemdp.descent.iterated_mean import iterate_mean, plan_iteration, stretch_of
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
-from skriemdp.location_scale.points import PointRecords, Points
-from skriemdp.location_scale.search import Found, LocationScaleSearch, james_stein
+from skriemdp.location_scale.points import PointRecords
+from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.sum import (
     Part,
@@ -33,6 +30,8 @@ from skriemdp.mechanisms.sum import (
     noised,
     part_of,
     plain_sensitivity,
+    plain_sum,
+    private_sum,
 )
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
@@ -45,14 +44,22 @@ if TYPE_CHECKING:
     from skriemdp.location_scale.start_releases import StartRule
     from skriemdp.privacy.event import Event
 
-# Name of the last release.
-MEAN = "mean"
 # Wider balls: iterate if it costs less than this part of the worst-case bias of the mean of
 # logarithms, about what data show (benchmarks/mean_mechanisms.py --part auto).
 _SEEN_BIAS = 0.05
 # Below this n mu a search for a ball of matrices is lost more often than not
 # (benchmarks/wide_means.py --only matrices).
 LEAST_MATRICES = 18.0
+# Rows that a table in memory may have at most: a column of them takes half a terabyte.
+_MOST = 2.0**36
+
+
+def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
+    """The projected points of a problem, planned to be n, with what is known of them."""
+    records = PointRecords(problem.geometry, problem.points, n)
+    if problem.center_rows is not None:
+        records.know(problem.ball.center, problem.center_rows)
+    return records
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,33 @@ class MeanNoise:
             assert self.mu is not None
             held.ball(Ball(1.0), dim).check(self.mu)
 
+    def noisy_mean(
+        self,
+        units: Units,
+        give: Callable[..., np.ndarray],
+        bound: Ball,
+        dim: int,
+        n: int,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, float]:
+        """Noisy mean of what n records give, and its noise per coordinate."""
+        vectors = held.ball(bound, dim)
+        if self.law is None:
+            assert self.mu is not None
+            total, sigma = private_sum(units, give, vectors, self.mu, rng)
+        else:
+            exact, sensitivity = plain_sum(units, give, vectors, _MOST if self.secret_n else n)
+            noise = LaplaceNoise(sensitivity, self.law)
+            total, sigma = noise.release(exact, rng), noise.sigma
+        return total / n if bound.center is None else bound.center + total / n, sigma / n
+
     def sigma(self, radius: float, dim: int, n: int) -> float:
         """The noise per coordinate of a mean of vectors in a ball of this radius."""
         vectors = held.ball(Ball(radius), dim)
         if self.law is None:
             assert self.mu is not None
             return vectors.sigma(vectors.check(self.mu)) / n
-        most = MOST_ROWS if self.secret_n else n
+        most = _MOST if self.secret_n else n
         return LaplaceNoise(plain_sensitivity(vectors, most), self.law).sigma / n
 
     def on(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
@@ -142,14 +169,6 @@ def sphere_hessian(length: float, dim: int) -> float:
     return min(max((1.0 + (dim - 1) * across) / dim, 0.2), 1.0)
 
 
-def _mean_of_logs(
-    curator: Curator, geometry: Geometry, center: np.ndarray, radius: float, n: int
-) -> np.ndarray:
-    """Noisy mean of the logarithms at a centre, none longer than a radius."""
-    seen, inside = Points(geometry).seen(center), held_in(radius, geometry.dim)
-    return np.asarray(curator.sum(seen, inside, None, MEAN, "tangent mean").value / n)
-
-
 @dataclass(frozen=True, eq=False)
 class LogStep:
     """One step from a released centre, by the mean of the logarithms of all records.
@@ -174,7 +193,8 @@ class LogStep:
         """Law of the length of the noise of the released mean `point`; None if that was shrunk."""
         if self.shrink:
             return None
-        return self.noise.law_at(self.geometry, self.center, point, self.noise_scale)
+        sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n) / self.hessian
+        return self.noise.law_at(self.geometry, self.center, point, sigma)
 
     @classmethod
     def after(
@@ -184,29 +204,36 @@ class LogStep:
         hessian = 1.0 if found.length is None else sphere_hessian(found.length, geometry.dim)
         return cls(geometry, found.center, found.radius, n, noise, hessian, shrink)
 
-    @property
-    def accuracy(self) -> None:
-        """None: nothing is iterated."""
-        return None
-
-    @property
-    def noise_scale(self) -> float:
-        """Standard deviation of each coordinate of the mean before it is shrunk."""
-        return self.noise.sigma(self.radius, self.geometry.dim, self.n) / self.hessian
-
-    def release(self, curator: Curator) -> np.ndarray:
-        """The mean, for all that is left of a budget."""
-        geometry = self.geometry
-        return self.finish(_mean_of_logs(curator, geometry, self.center, self.radius, self.n))
-
-    def finish(self, noisy: np.ndarray) -> np.ndarray:
-        """Post-processing: shrink, step, and no farther than the radius."""
-        move = noisy
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+        """The private mean and its noise scale."""
+        move, scale = self.noise.noisy_mean(
+            *records.logarithms(self.center),
+            Ball(self.radius),
+            self.geometry.dim,
+            self.n,
+            streams("tangent mean"),
+        )
         if self.shrink:
-            move, _ = james_stein(move, self.noise.sigma(self.radius, self.geometry.dim, self.n))
+            move, _ = james_stein(move, scale)
         move = move / self.hessian
         move = move * min(1.0, self.radius / max(float(np.linalg.norm(move)), 1e-300))
-        return np.asarray(self.geometry.exp_coordinates(self.center, move))
+        point = np.asarray(self.geometry.exp_coordinates(self.center, move))
+        return point, scale / self.hessian
+
+
+def inside(ball: GeodesicBall, point: np.ndarray) -> np.ndarray:
+    """`point` projected on `ball`; its centre where a step was so long that it left the floats."""
+    if not np.isfinite(point).all() or not bool(ball.geometry.belongs(point)):
+        return ball.center
+    return np.asarray(ball.project(point))
+
+
+def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
+    """The ball of a search, no wider than balls may be."""
+    limit = geometry.radius_limit
+    # Radii that were found stay below the limit of the geometry, by a convention.
+    radius = found.radius if found.radius < limit else 0.999 * limit
+    return GeodesicBall(geometry, found.center, radius)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,18 +262,17 @@ class StartAlone:
             return None
         return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
-    @property
-    def opening(self) -> Gaussian:
-        """What it costs."""
-        return Gaussian(self.mu)
+    def planned(self) -> GaussianBudget:
+        """All of the budget, taken for the one release."""
+        budget = GaussianBudget(self.mu)
+        budget.rest(START, 1)
+        return budget
 
-    def run(self, curator: Curator) -> np.ndarray:
-        """Release the point."""
-        return np.asarray(self.rule.begin(curator).center)
-
-    def release(self, table: Memory, streams: NoiseStreams) -> np.ndarray:
-        """The point of the records of a table."""
-        return self.run(Curator(table, self.opening, streams))
+    def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
+        """The point."""
+        budget = GaussianBudget(self.mu, self.planned().releases)
+        found = self.rule.release(records, budget, streams)
+        return np.asarray(found.center)
 
 
 @dataclass(frozen=True)
@@ -298,42 +324,30 @@ class TangentMean:
         ball = self.ball
         return self.noise.law_at(ball.geometry, ball.center, point, self.noise_scale)
 
-    @property
-    def center(self) -> np.ndarray:
-        """Centre of the ball."""
-        return np.asarray(self.ball.center)
+    def noisy(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
+        """The released coordinates at the centre."""
+        geometry, center = self.ball.geometry, self.ball.center
+        if self.schedule is None or self.mechanism is None:
+            records, bound = projected_records(problem, self.n), Ball(self.ball.radius)
+            seen = records.logarithms(center)
+            return self.noise.noisy_mean(*seen, bound, geometry.dim, self.n, rng)[0]
+        mean = iterate_mean(problem, self.schedule.step_sizes)
+        return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 
-    @property
-    def radius(self) -> float:
-        """Radius of the ball."""
-        return self.ball.radius
-
-    @property
-    def accuracy(self) -> float | None:
-        """How near to the mean iterations come; None where nothing is iterated."""
-        if self.schedule is None:
-            return None
-        return _accuracy(self.ball, self.n, self.noise)
-
-    def release(self, curator: Curator) -> np.ndarray:
-        """The mean, for all that is left of a budget."""
-        if curator.whether(self.accuracy is not None, dearest=False):
-            near = _accuracy(self.ball, self.n, self.noise)
-            found = curator.point(self.ball, near, None, MEAN, "tangent mean")
-            return self.finish(found.value)
-        geometry = self.ball.geometry
-        return self.finish(_mean_of_logs(curator, geometry, self.center, self.radius, self.n))
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+        """The private mean and its noise scale."""
+        return self.finish(self.noisy(problem, streams("tangent mean"))), self.noise_scale
 
     def finish(self, noisy: np.ndarray, n_tables: float = 1) -> np.ndarray:
         """Post-processing: shrink, shorten to the ball's radius, map to the manifold.
 
         `noisy` has noise of the variance of so many releases.
         """
-        norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-150)
+        norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
         if self.shrink:
             excess = (self.ball.geometry.dim - 2) * n_tables * self.noise_scale**2
-            factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / norm**2)
+            factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / np.maximum(norm**2, 1e-300))
         factor = np.minimum(factor, self.ball.radius / norm)
         return np.asarray(self.ball.geometry.exp_coordinates(self.ball.center, noisy * factor))
 
@@ -358,7 +372,7 @@ def plan_tangent_mean(
     once = noise.secret_n or geometry.is_flat
     hidden = not geometry.is_hadamard and smallest * spread >= bias_bounds(ball)[1]
     if not once and not hidden:
-        schedule = plan_iteration(ball, n, _accuracy(ball, n, noise))
+        schedule = plan_iteration(ball, n, 0.5 * smallest * spread)
     if schedule is not None and schedule.step_sizes == (1.0,):
         # From the centre, one full step ends where the mean of the logarithms says.
         schedule = None
@@ -374,11 +388,6 @@ def plan_tangent_mean(
         return TangentMean(ball, n, noise, shrink=shrink)
     mechanism = noise.on(iterated_mean_sensitivity(schedule.sensitivity, stretch_of(ball)))
     return TangentMean(ball, n, noise, schedule, mechanism, shrink)
-
-
-def _accuracy(ball: GeodesicBall, n: int, noise: MeanNoise) -> float:
-    """Half the noise: how near to the mean iterations come, whatever the data."""
-    return 0.5 * (2.0 * ball.radius / n) * noise.spread(ball.geometry.dim)
 
 
 def pure_law(dim: int, epsilon: float) -> LaplaceEvent:

@@ -16,6 +16,7 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import ball_cure, clipped_share
 from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
 from skriemdp.mean.expected import expected_joint_mean
 from skriemdp.mean.exports import synthetic_points
@@ -235,9 +236,10 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         return expected_joint_mean(plan.settings, spread)
 
     def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
-        joint, noise = plan.settings, data.facts.get("noise of n", 0.0)
-        geometry, seen = joint.geometry, joint.release(data, streams)
-        found = joint.known(seen, noise)
+        (points,), geometry = data.arrays, plan.settings.geometry
+        noise = data.facts.get("noise of n", 0.0)
+        records = PointRecords(geometry, points, data.facts["n"], noise, data.groups)
+        found, seen = plan.settings.release(records, streams)
         self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
         self.noise_scale_ = found.first_noise
         # Shrinkage of the spectrum may leave no direction; those of the noisy matrix are kept.
@@ -258,7 +260,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
-        search = joint.search
-        if not joint.looks and (search is None or search.radius is not None):
+        search = plan.settings.search
+        if not plan.settings.looks and (search is None or search.radius is not None):
             cure = ball_cure(self.center, self.radius, True)
             clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_, cure)

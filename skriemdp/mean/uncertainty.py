@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp._warnings import warn_user
 from skriemdp.core.manifold_input import ball_cure

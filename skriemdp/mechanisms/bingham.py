@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import PureEvent

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp._dataclasses import dataclass
 
 __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 

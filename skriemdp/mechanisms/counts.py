@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp._warnings import warn_user
 from skriemdp.mechanisms import noise

@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from skriemdp._arrays import squared_lengths
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import Ball, lifted, matrix_norms, short_factors
+from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -432,9 +432,6 @@ class Moment(Held):
     classes : int, optional
         Then a tile is ``(rows, labels)``, and there is a sum for each class, of shape ``(classes,
         dim, dim)``.
-    lift : tuple of float, optional
-        ``(length, number)``: rows of ``dim - 1`` coordinates are shortened to the length, and get
-        the number as their last one.
 
     Notes
     -----
@@ -449,7 +446,6 @@ class Moment(Held):
     people: bool = False
     by_trace: bool = False
     classes: int | None = None
-    lift: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         check_count(dim=self.dim)
@@ -519,8 +515,6 @@ class Moment(Held):
             np.rint(scaled.data, out=scaled.data)
             scaled.data[~np.isfinite(scaled.data)] = 0.0
             return scaled
-        if self.lift is not None:
-            rows = lifted(rows, *self.lift)
         scaled = Ball(self.radius).enforce(rows, self.spacing(steps))
         return np.rint(scaled, out=scaled)
 
@@ -547,12 +541,6 @@ class Moment(Held):
 
     def sigma(self, steps: int) -> float:
         return NOISE_SCALE * self.spacing(steps) ** 2
-
-
-def lifts(radius: float, dim: int, weight: float, classes: int | None = None) -> Moment:
-    """Second moments of ``(z, weight * radius)``, rows z shortened to `radius`; of each class."""
-    norm = radius * math.sqrt(1.0 + weight**2)
-    return Moment(norm, dim + 1, classes=classes, lift=(radius, weight * radius))
 
 
 def _traces(factors: np.ndarray) -> np.ndarray:

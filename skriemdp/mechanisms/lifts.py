@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.held import Moment
@@ -34,6 +35,8 @@ class Lifts:
         a, at most 1: larger means less noise on the products, and more on ``sum z z'``.
     people : bool, default=False
         Whether records are people who own several rows: then ``w w'`` is the mean over own rows.
+    classes : int, optional
+        Then there are sums for each class.
 
     Notes
     -----
@@ -53,6 +56,7 @@ class Lifts:
     mu: float
     scale: float = math.sqrt(0.5)
     people: bool = False
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         for size, norm in zip(self.sizes, self.norms, strict=True):
@@ -71,12 +75,13 @@ class Lifts:
     def held(self) -> Moment:
         """The set of ``w w'``."""
         norm = self.norms[0] * math.sqrt(1.0 + self.scale**2)
-        return Moment(norm, sum(self.sizes), self.people)
+        return Moment(norm, sum(self.sizes), self.people, classes=self.classes)
 
-    def lift(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The lifts of some rows."""
+    def lift(self, z: np.ndarray, y: np.ndarray, *labels: np.ndarray) -> Any:
+        """The lifts of some rows; with their labels, where there are any."""
         parts = shortened(z, self.norms[0]), self.unit * shortened(y, self.norms[1])
-        return np.concatenate(parts, axis=1)
+        lifts = np.concatenate(parts, axis=1)
+        return (lifts, *labels) if labels else lifts
 
     @property
     def sigmas(self) -> tuple[float, float, float]:
@@ -95,7 +100,8 @@ class Lifts:
         Parameters
         ----------
         units : Units
-            Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``.
+            Of two arrays, ``(n_rows, sizes[0])`` and ``(n_rows, sizes[1])``; then places in the
+            list of classes, where there are any.
         rng : numpy.random.Generator
         """
         if (units.groups is not None) != self.people:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 
 # Two tables of 2^20 numbers: 24 MB, half a second once per process.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise

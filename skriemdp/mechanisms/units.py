@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent

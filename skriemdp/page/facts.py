@@ -7,10 +7,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import statements, storage
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining

@@ -16,11 +16,11 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._fingerprint import fingerprint
 from skriemdp._known_classes import combiner, free_of_records, learned
 from skriemdp._walk import walk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +15,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ManifoldLike
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option, check_scale

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.pca.releases import MOMENT, Directions, Release, Subspace, exact_moment, from_matrix

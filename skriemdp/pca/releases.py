@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import chdtri
 
 from skriemdp._arrays import squared_lengths
-from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
 from skriemdp.location_scale.rows import centred_rows, row_products

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import centred_rows

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import records_of
 from skriemdp.mechanisms.counts import GaussianCount

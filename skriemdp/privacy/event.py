@@ -8,12 +8,12 @@ import functools
 import math
 import numbers
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.loss_distributions import LARGEST_LOSS, PrivacyLossDistribution

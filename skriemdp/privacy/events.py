@@ -15,10 +15,10 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event, check_events, settle
 from skriemdp.privacy.events_basic import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import erfinv, logsumexp, ndtri_exp
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, convex_profile, profile_epsilon, settle
 from skriemdp.privacy.loss_distributions import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_option, check_positive
 from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon, settle
 from skriemdp.privacy.loss_distributions import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from skriemdp._dataclasses import dataclass
+from dataclasses import dataclass
+
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.lattice import rounding_distance

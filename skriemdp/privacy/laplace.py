@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, kve
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event, profile_epsilon, settle

@@ -14,14 +14,13 @@ that of masses moves mass up, that of Fourier transforms is added to the mass at
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr, ndtri_exp
-
-from skriemdp._dataclasses import dataclass
 
 # Mass that a composition may cut off; it is added to the mass at infinity.
 TAIL = 1e-13

@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
 _MAX_STEPS = 500

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
 from skriemdp._warnings import warn_user

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
 from skriemdp.core.estimator import Plan

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import factor, repair, sampled, transport_matrix

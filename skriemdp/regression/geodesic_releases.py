@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles, one_by_one

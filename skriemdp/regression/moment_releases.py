@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.location_scale.row_releases import COUNT_SHARE

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_option
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._process import Alone, this_process
 from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
 from skriemdp.mechanisms.noise import expect_integers

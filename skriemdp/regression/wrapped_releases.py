@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp.descent.releases import Evidence
 from skriemdp.location_scale.rows import row_products

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-
-from skriemdp._dataclasses import dataclass
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 # Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.

@@ -6,13 +6,13 @@ import abc
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
 
 from skriemdp._arrays import array_namespace, device
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry.base import Geometry, SymmetricSpace

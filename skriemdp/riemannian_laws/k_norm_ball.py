@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
 from skriemdp.riemannian_laws.distributions_radial import accepted

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from skriemdp._arrays import Size
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry, SymmetricSpace

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betainc, betaln
-
-from skriemdp._dataclasses import dataclass
 
 
 @dataclass(frozen=True)

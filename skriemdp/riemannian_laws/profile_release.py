@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.calibration import _LOG_SQRT_2PI
 from skriemdp.privacy.loss_distributions import PrivacyLossDistribution, loss_from_profile
 from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_and_loss

@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.calibration import gaussian_delta
 from skriemdp.privacy.loss_distributions import PrivacyLossDistribution
 from skriemdp.riemannian_laws._quadrature import Window

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event

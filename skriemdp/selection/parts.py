@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,7 +13,6 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils import get_tags, indexable
 
-from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quietly
 from skriemdp._random import public_generator
 from skriemdp._validation import shown

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from skriemdp._arrays import ArrayLike, ManifoldLike
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_option
 from skriemdp._warnings import unwarned
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from skriemdp._dataclasses import dataclass
 from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.estimator import Plan, Terms
 from skriemdp.core.work import Work

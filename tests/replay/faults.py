@@ -475,6 +475,11 @@ def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
 
+def _twice_the_looks(original):
+    """The first releases of a plan drawn from a budget that the law after them does not know."""
+    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
+
+
 def _of_rows(data):
     return dataclasses.replace(data, groups=None)
 
@@ -659,13 +664,24 @@ CHANGES = (
         "pca pairs",
     ),
     Change(
-        "curator.curator:made",
+        "location_scale.start_releases:projectors",
         _with(hold=lambda found, a: _projectors_as_long),
         "not shortened",
         "search start long frames",
     ),
     Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "search start grassmann"),
-    Change("curator.curator:_Account.take", times(2.0), "twice the share", "search hyperboloid"),
+    Change(
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "twice the share",
+        "search hyperboloid",
+    ),
+    Change(
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(clip=lambda a: float(np.max(next(a.records.distances(a.center))))),
+        "the radius of the farthest record",
+        "search hyperboloid",
+    ),
     Change(
         "mechanisms.units:_by_class",
         returns(lambda found, a: (*found[:2], np.ones(len(found[1]), dtype=int))),
@@ -763,18 +779,18 @@ CHANGES = (
         "mean k-norm sphere",
     ),
     Change(
-        "curator.curator:_Account.charged",
-        times(2.0),
+        "mean.planning:MeanPlan.search_budget",
+        _twice_the_looks,
         "looks with twice their mu",
         "mean adaptive laplace",
     ),
     Change(
-        "mean.program:_law_after",
-        meanwhile("mean.program:laplace_law", takes(mu=_half_of("mu"))),
+        "mean.planning:_law_after",
+        meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
         "mean laplace",
     ),
-    Change("curator.curator:_Account.charged", _ALL, "the whole after a count", "mean laplace"),
+    Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
     Change(
         "completion.releases:CompletionPlan.main_share",
         returns(lambda found, a: 1.0),
@@ -816,15 +832,15 @@ CHANGES = (
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "median of a far end"),
     Change(
-        "mean.median_releases:GeometricMedian._bends",
-        meanwhile("curator.curator:_Account.take", times(2.0)),
+        "mean.median_releases:GeometricMedian._take",
+        returns(lambda found, a: (2.0 * found[0], found[1])),
         "second derivatives for a quarter",
         "median one step",
     ),
-    Change("mean.joint_releases:JointMean.run", _ALL, "the whole after a ball", "class moments"),
+    Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "mean.releases:StartAlone.release",
-        meanwhile("curator.curator:_Account.charged", times(2.0)),
+        meanwhile("mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
         "twice its mu",
         "mean start alone",
     ),
@@ -921,9 +937,9 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "curator.curator:Curator._noised",
-        returns(lambda noisy, a: noisy._replace(value=_exact_sum(a))),
-        "the exact sum in place of the noisy one",
+        "location_scale.start_releases:_Embedded.release",
+        _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),
+        "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,
     ),
@@ -935,9 +951,9 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "curator.curator:Curator._count",
-        returns(lambda noisy, a: noisy._replace(value=a.self._table.beyond(a.give, a.bound))),
-        "the exact number of clipped records",
+        "mean.joint_releases:JointMean.seen",
+        _with(clipped=lambda seen, a: np.mean(_lengths(seen.vectors) > seen.radius)),
+        "the exact share of clipped records",
         "moments",
         strangers=True,
     ),
@@ -1051,10 +1067,8 @@ def _twice_if_all(indices, n):
     return indices if indices is None or len(indices) < n else np.repeat(indices, 2)
 
 
-def _exact_sum(given):
-    """What a curator adds before its noise."""
-    exact = given.self._table.total(given.give, given.bound, given.steps)
-    return given.bound.value(exact, given.steps)
+def _lengths(vectors):
+    return np.linalg.norm(vectors, axis=1)
 
 
 def _right(given):

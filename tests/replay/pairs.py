@@ -63,7 +63,7 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.geometry.base import Geometry
-from skriemdp.gives.rows import Centred
+from skriemdp.gives.points import LogAt
 from skriemdp.location_scale.points import PointRecords, plan_point_search
 from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.mechanisms import noise
@@ -747,8 +747,8 @@ def asked(opening, program):
 
 
 def curators():
-    """Operations that estimators do not ask for yet."""
-    rows, few = Centred(np.zeros(3)), np.zeros((N, 3))
+    """Operations of the core that only it has; what it shares with fits is in their pairs."""
+    rows, few = LogAt(Euclidean(3), np.zeros(3)), np.zeros((N, 3))
     apart = changed(few, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
     for how in ("pure", "directions"):
         pair(
@@ -757,6 +757,20 @@ def curators():
             *apart,
             attains=0.5,
         )
+    ends = changed(few, [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0])
+    pair(
+        "curator sum",
+        asked(Gaussian(1.0), lambda c: c.sum(rows, ball_set(1.0, 3), None, "m", "m")),
+        *ends,
+        attains=0.9,
+    )
+    bent = GeodesicBall(Hyperboloid(2), None, 0.5)
+    pair(
+        "curator point",
+        asked(Gaussian(1.0), lambda c: c.point(bent, 1e-4, None, "m", "m")),
+        *opposite(bent.geometry, bent.radius),
+        attains=0.5,
+    )
     # All rows but one hold the first axis; that one turns the mean a little.
     turned = changed(np.tile([1.0, 0.0, 0.0], (N, 1)), [0.0, 1.0, 0.0], [0.0, -1.0, 0.0])
 
@@ -767,7 +781,7 @@ def curators():
 
     pair("curator root moments", asked(Gaussian(1.0), roots), *turned, attains=0.9)
     # One of two blocks of coordinates to which half of the rows belong each loses a row.
-    wide = Centred(np.zeros(22))
+    wide = LogAt(Euclidean(22), np.zeros(22))
     blocks = np.zeros((2, 12, 22))
     blocks[:, :, :20] = 1.0
     blocks[:, 6:] = 0.0

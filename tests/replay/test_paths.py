@@ -17,7 +17,7 @@ import pytest
 from replay import tape as tapes
 from replay.pairs import PAIRS
 from replay.tape import Refuted, Tape, check_paths
-from skriemdp.curator.curator import Curator
+from skriemdp.mean import estimator
 from skriemdp.mechanisms.budget import GaussianBudget
 
 PATHS = 2
@@ -75,16 +75,15 @@ def _named(name):
 
 
 def test_a_law_chosen_after_the_search_is_found(monkeypatch):
-    def late(self, bound, *rest):
-        mechanism = about(self, bound, *rest)
-        if rest[-1].radius > 1.0:
-            narrow = 0.9 * mechanism.law.scale_over_sensitivity
-            law = dataclasses.replace(mechanism.law, scale_over_sensitivity=narrow)
-            mechanism = dataclasses.replace(mechanism, law=law)
-        return mechanism
+    def late(ball, n, noise, *rest):
+        if noise.law is not None and ball.radius > 1.0:
+            narrow = 0.9 * noise.law.scale_over_sensitivity
+            law = dataclasses.replace(noise.law, scale_over_sensitivity=narrow)
+            noise = dataclasses.replace(noise, law=law)
+        return plan(ball, n, noise, *rest)
 
-    pair, about = _named("mean found hyperboloid"), Curator._about
-    monkeypatch.setattr(Curator, "_about", late)
+    pair, plan = _named("mean found hyperboloid"), estimator.plan_tangent_mean
+    monkeypatch.setattr(estimator, "plan_tangent_mean", late)
     with pytest.raises(Refuted, match="radial"):
         check_paths([walked(pair, path) for path in range(8)], pair.mine)
 

@@ -24,9 +24,8 @@ from skriemdp.geometry import Euclidean, Grassmann, Hyperboloid, Product, Sphere
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.location_scale import search
-from skriemdp.mean import program, releases
+from skriemdp.mean import planning, releases
 from skriemdp.mean.joint_releases import JointMean
-from skriemdp.mean.program import MeanProgram
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Held, Moment
 from skriemdp.privacy.calibration import gaussian_mu
@@ -202,30 +201,31 @@ def test_those_of_moments_and_classes_stay_within_it_too(space, radius):
 
 
 def _divided_by_rows(monkeypatch):
-    mean = releases._mean_of_logs
+    noisy_mean = releases.MeanNoise.noisy_mean
 
-    def of_rows(curator, geometry, center, radius, n):
-        return mean(curator, geometry, center, radius, curator._table.n)
+    def of_rows(self, units, give, bound, dim, n, rng):
+        return noisy_mean(self, units, give, bound, dim, units.arrays[0].shape[0], rng)
 
-    monkeypatch.setattr(releases, "_mean_of_logs", of_rows)
+    monkeypatch.setattr(releases.MeanNoise, "noisy_mean", of_rows)
 
 
 def _search_divided_by_rows(monkeypatch):
-    walk = search._walk
+    moved = search.LocationScaleSearch._moved
 
-    def of_rows(curator, plan, *rest):
-        return walk(curator, dataclasses.replace(plan, n=max(curator._table.n, 1)), *rest)
+    def of_rows(self, records, *rest):
+        return moved(dataclasses.replace(self, n=max(records.n, 1)), records, *rest)
 
-    monkeypatch.setattr(search, "_walk", of_rows)
+    monkeypatch.setattr(search.LocationScaleSearch, "_moved", of_rows)
 
 
 def _clipped_fraction_of_rows(monkeypatch):
-    run = MeanProgram.run
+    release = PrivateFrechetMean._release
 
-    def of_rows(self, curator):
-        return run(dataclasses.replace(self, n=curator._table.n), curator)
+    def of_rows(self, data, plan, streams):
+        facts = data.facts | {"n": len(data.arrays[0])}
+        release(self, dataclasses.replace(data, facts=facts), plan, streams)
 
-    monkeypatch.setattr(MeanProgram, "run", of_rows)
+    monkeypatch.setattr(PrivateFrechetMean, "_release", of_rows)
 
 
 def _presence_halved(monkeypatch):
@@ -240,9 +240,8 @@ def _presence_halved(monkeypatch):
 def _regions_divided_by_rows(monkeypatch):
     release = JointMean.release
 
-    def of_rows(self, data, *rest):
-        object.__setattr__(self, "n", len(data.arrays[0]))
-        return release(self, data, *rest)
+    def of_rows(self, records, *rest):
+        return release(dataclasses.replace(self, n=records.n), records, *rest)
 
     monkeypatch.setattr(JointMean, "release", of_rows)
 
@@ -282,7 +281,7 @@ def _law_chosen_by_the_released_number(monkeypatch):
     def by_number(ball, n, mu, fixed):
         return None, 0.02 if n * mu < 1000.0 else 0.01
 
-    monkeypatch.setattr(program, "_inside", by_number)
+    monkeypatch.setattr(planning, "_inside", by_number)
 
 
 def _nothing_kept_for_the_count(monkeypatch):

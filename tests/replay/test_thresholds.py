@@ -36,11 +36,11 @@ THRESHOLDS = {
     "location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
     "location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
     "mean.class_releases:_LEAST_VOTE": (0.0, 1e9, ("class means vote", "class means euclidean")),
-    "mean.program:_LAPLACE_DIM": (0, MOST, ("mean laplace", "mean adaptive laplace")),
-    "mean.program:_LAPLACE_EPSILON": (0.0, 1e9, ("mean laplace", "mean found")),
-    "mean.program:_TWO_ROUNDS": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
-    "mean.program:_LEAST_SEEKING": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
-    "mean.program:_NEED": (1.0, 1e3, ("mean adaptive gaussian", "mean adaptive laplace")),
+    "mean.planning:_LAPLACE_DIM": (0, MOST, ("mean laplace", "mean adaptive laplace")),
+    "mean.planning:_LAPLACE_EPSILON": (0.0, 1e9, ("mean laplace", "mean found")),
+    "mean.planning:_TWO_ROUNDS": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
+    "mean.planning:_LEAST_SEEKING": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
+    "mean.planning:_NEED": (1.0, 1e3, ("mean adaptive gaussian", "mean adaptive laplace")),
     "mean.joint_releases:_LEAST_LOOK": (0.0, 1e9, ("mean joint adaptive", "mean joint tangent")),
     "mean.releases:LEAST_MATRICES": (0.0, 1e9, ("mean found", "class moments")),
     "pca.search_releases:_PAIRS_FROM": (0.0, 11.9, ("pca pairs", "pca mean")),
@@ -58,7 +58,8 @@ THRESHOLDS = {
     "pca.search_releases:LEAST_LEFT": (0.0, 0.9, ("pca pairs", "pca mean")),
     "linear_model.fit_plan:_LARGEST_MATRIX": (0, MOST, ("adagrad squared_error", "adagrad paper")),
     "descent.chunked:_SMALL_BLOCK_BYTES": (1, MOST, ("erm dask", "erm descent")),
-    "curator.tables:KEPT_BYTES": (0, MOST, ("mean tangent euclidean", "mean found hyperboloid")),
+    "location_scale.points:_KEPT_BYTES": (0, MOST, ("mean tangent euclidean", "mean found")),
+    "curator.tables:KEPT_BYTES": (0, MOST, ("curator root moments", "curator leading")),
     "curator.curator:_MOST_EIGENVALUES": (0, MOST, ("mean found", "curator")),
 }  # fmt: skip
 
@@ -77,7 +78,7 @@ OTHERS = set(
     location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
     mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_APART
     mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
-    mean.program:_LAPLACE_GAIN mean.program:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
+    mean.planning:_LAPLACE_GAIN mean.planning:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
     pca.releases:_OUTSTANDING pca.search_releases:_NORM_SHARE pca.search_releases:_PAIRS_TO
     pca.search_releases:_RANK_SHARE linear_model.fit_plan:_LARGEST_RIDGE
     linear_model.public_rows:_FOLDS regression.fit_plan:_FARTHEST

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._curvature import symmetric_form
 from skriemdp.geometry._tiles import map_tiles

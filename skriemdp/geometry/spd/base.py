@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles

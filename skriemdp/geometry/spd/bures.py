@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from skriemdp._arrays import Array, array_namespace, device
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd.base import SPDGeometry

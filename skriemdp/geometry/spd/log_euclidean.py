@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles
