@@ -1,17 +1,19 @@
 """An agent in a process of its own: bytes in and out on the loopback interface, nothing else."""
 
+import contextlib
 import dataclasses
 import os
 import signal
 import socket
 import threading
+import time
 
 import numpy as np
 import pytest
 from test_cohort_loop import MADE_UP, MEAN, NAMES, ROWS, hospital, loop
 
 from skriemdp import PrivacyAccountant
-from skriemdp.federated import AnswerBook, LocalAgent, learn_from_sums, sums_agent
+from skriemdp.federated import AnswerBook, LocalAgent, learn_from_sums, local_agent, sums_agent
 from skriemdp.federated.attendance import Attempt, answered, request
 from skriemdp.federated.local_agent import ask
 from skriemdp.federated.masks import number, packed
@@ -109,6 +111,74 @@ def test_an_agent_survives_what_it_is_sent(running, monkeypatch):
     attended = answered(ask(port, request("attend", Attempt("a", 0, 0))))
     assert attended.name == "east"
     assert len(running.agent.accountant.history) == 0
+
+
+ATTEND = request("attend", Attempt("a", 0, 0))
+
+
+def trickle(connection, data, every=0.02):
+    """Send one byte after the other, until the connection is closed."""
+    for k in range(len(data)):
+        try:
+            connection.sendall(data[k : k + 1])
+        except OSError:
+            return
+        time.sleep(every)
+
+
+SLOW = {
+    "length byte by byte": number(len(ATTEND)) + ATTEND,
+    "message byte by byte": ATTEND * 20,
+    "nothing at all": b"",
+    "half a length": number(7)[:4],
+    "half a message": number(100) + b"half",
+    "a huge length": number(2**62) + b"x" * 64,
+    "the longest length, and little": number(2**23) + b"x" * 64,
+}
+
+
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
+def test_a_slow_peer_delays_nobody_and_is_ended(running, monkeypatch, sent):
+    monkeypatch.setattr("skriemdp.federated.local_agent._SECONDS", 0.4)
+    port = running.server_address[1]
+    with socket.create_connection(("127.0.0.1", port), timeout=10.0) as slow:
+        thread = threading.Thread(target=trickle, args=(slow, sent))
+        thread.start()
+        begun = time.monotonic()
+        assert answered(ask(port, ATTEND, seconds=5.0)).name == "east"
+        answer = slow.recv(100)  # closed by the agent: a whole message has one deadline
+        assert time.monotonic() - begun < 5.0
+        assert answer == b"" or sent.startswith(number(len(ATTEND)))
+        thread.join()
+    assert len(running.agent.accountant.history) == 0
+
+
+def test_a_flood_of_silent_peers_keeps_nobody_out(running):
+    port = running.server_address[1]
+    with contextlib.ExitStack() as peers:
+        silent = [
+            peers.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10.0))
+            for _ in range(3 * local_agent._MOST_OPEN)
+        ]
+        assert answered(ask(port, ATTEND, seconds=5.0)).name == "east"
+        for peer in silent[: local_agent._MOST_OPEN]:
+            with contextlib.suppress(ConnectionResetError):
+                assert peer.recv(1) == b""  # the oldest were ended
+        assert threading.active_count() < 2 * local_agent._MOST_OPEN
+
+
+def test_many_ask_together_and_all_are_answered(running):
+    port, answers = running.server_address[1], []
+
+    def attend():
+        answers.append(answered(ask(port, ATTEND, seconds=10.0)).name)
+
+    threads = [threading.Thread(target=attend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["east"] * 8
 
 
 def test_answers_that_break_off_are_no_answers():

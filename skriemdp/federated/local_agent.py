@@ -5,8 +5,11 @@ Whatever code an engine runs beside it, the server's for instance, then sees wha
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
+import threading
+import time
 from typing import Any
 
 from skriemdp.federated.agent import check_deployed
@@ -14,12 +17,17 @@ from skriemdp.federated.attendance import reply
 from skriemdp.federated.masks import number, whole
 
 _HOST = "127.0.0.1"
-# How long a connection may be silent; others wait meanwhile.
+# Seconds in which a whole message has to arrive, and as many in which its answer has to be taken.
 _SECONDS = 10.0
+# Connections that may be open together; one more ends the oldest whose message is incomplete.
+_MOST_OPEN = 16
 
 
-class LocalAgent(socketserver.TCPServer):
+class LocalAgent(socketserver.ThreadingTCPServer):
     """Answers messages of secure sums on the loopback interface, until its process ends.
+
+    Messages are received side by side, so a slow or silent peer delays nobody, and answered one
+    after the other.
 
     Run it as a user of its own, who alone can read records, ledger, book and identity, with this
     package installed by the client's own people::
@@ -42,13 +50,59 @@ class LocalAgent(socketserver.TCPServer):
     """
 
     allow_reuse_address = True
+    request_queue_size = 4 * _MOST_OPEN
 
     def __init__(self, agent: Any, port: int = 0):
         if getattr(agent, "member", None) is None:
             raise ValueError("this agent is of no cohort; make it with cohort= and identity=.")
         check_deployed(agent.accountant)
         self.agent = agent
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        # Connections whose messages are incomplete, the oldest first, and the number of all.
+        self._incomplete: dict[socket.socket, None] = {}
+        self._room = threading.Semaphore(_MOST_OPEN)
         super().__init__((_HOST, int(port)), _Answer)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Receive and answer in a thread of its own; the oldest incomplete message makes room."""
+        while not self._room.acquire(blocking=False):
+            self._end_oldest()
+            if self._room.acquire(timeout=1.0):
+                break
+        with self._lock:
+            self._incomplete[request] = None
+        super().process_request(request, client_address)
+
+    def _end_oldest(self) -> None:
+        with self._lock:
+            oldest = next(iter(self._incomplete), None)
+            self._incomplete.pop(oldest, None)  # type: ignore[arg-type]  # None is in no list
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, answered or not."""
+        with self._lock:
+            self._incomplete.pop(request, None)
+        super().shutdown_request(request)
+        self._room.release()
+
+    def server_close(self) -> None:
+        """Stop; incomplete messages end, and answers that were begun are finished."""
+        while self._incomplete:
+            self._end_oldest()
+        super().server_close()
+
+    def answer(self, request: socket.socket) -> None:
+        """Receive one message and answer it."""
+        message = _received(request, time.monotonic() + _SECONDS)
+        with self._lock:
+            self._incomplete.pop(request, None)
+        with self._turn:
+            answer = reply(self.agent, message)
+        request.settimeout(_SECONDS)
+        request.sendall(number(len(answer)) + answer)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that failed is closed, and nothing is said."""
@@ -60,9 +114,7 @@ class _Answer(socketserver.BaseRequestHandler):
     server: LocalAgent
 
     def handle(self) -> None:
-        self.request.settimeout(_SECONDS)
-        answer = reply(self.server.agent, _received(self.request))
-        self.request.sendall(number(len(answer)) + answer)
+        self.server.answer(self.request)
 
 
 def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
@@ -75,18 +127,30 @@ def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
     ValueError
         What answers is no agent.
     """
+    deadline = time.monotonic() + seconds
     with socket.create_connection((_HOST, port), timeout=seconds) as connection:
         connection.sendall(number(len(message)) + message)
-        return _received(connection, most=2**40)
+        return _received(connection, deadline, most=2**40)
 
 
 # The longest message by default is a list of ten thousand clients.
-def _received(connection: socket.socket, most: int = 2**23) -> bytes:
-    with connection.makefile("rb") as stream:
-        length = whole(stream.read(8))
-        if length > most:
-            raise ValueError("the message is too long.")
-        data = stream.read(length)
-    if len(data) < length:
-        raise ValueError("the connection ended in the middle of a message.")
-    return data
+def _received(connection: socket.socket, deadline: float, most: int = 2**23) -> bytes:
+    """A whole message, complete before the deadline."""
+    length = whole(_bytes(connection, 8, deadline))
+    if length > most:
+        raise ValueError("the message is too long.")
+    return _bytes(connection, length, deadline)
+
+
+def _bytes(connection: socket.socket, length: int, deadline: float) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        left = deadline - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError("the message was not complete in time.")
+        connection.settimeout(left)
+        more = connection.recv(min(length - len(data), 2**16))
+        if not more:
+            raise ValueError("the connection ended in the middle of a message.")
+        data += more
+    return bytes(data)
