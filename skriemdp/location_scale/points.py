@@ -19,7 +19,14 @@ from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import map_tiles, one_by_one, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
+from skriemdp.location_scale.search import (
+    Found,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    search_shares,
+    until_near,
+)
 from skriemdp.mechanisms.units import Units
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
@@ -105,9 +112,12 @@ def plan_point_search(
         center_known=known,
         radius_known=radius is not None,
     )
-    if rule is not None and geometry.reach.diameter < math.inf:
+    compact = geometry.reach.diameter < math.inf
+    if rule is not None and compact:
         # From a mean in the surrounding space one step leads as near as two.
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
+    if compact or geometry.is_flat:
+        shares = until_near(shares, geometry.dim, t)
     known_radii = radii(geometry)
     if shares.rounds and known_radii.bend > 0.0:
         shares = _with_further(shares, geometry.dim, t)
