@@ -1,6 +1,6 @@
 """Means and class means of raw data, constructor defaults only: errors against n mu.
 
-    python benchmarks/raw_data.py [--seeds 40] [--quick] [--part means|classes|losses|shift]
+    python benchmarks/raw_data.py [--seeds 40] [--quick] [--part means|classes|losses|shift|few]
     python benchmarks/raw_data.py --only airports sphere --data FOLDER
 
 Nobody passes a centre or a radius: ``PrivateFrechetMean(manifold, epsilon=...)`` finds them.  The
@@ -14,7 +14,7 @@ The second table has accuracies of class means on held-out fifths.  ``airports.c
 the package vega_datasets, or from ``--data`` or ``SKRIEMDP_DATA``; without it those rows are
 skipped.  A third part counts the searches that lose the data.  The last one shifts them: every
 estimator that finds a place by itself, with its rows and targets at public offsets that nobody
-tells it, in spreads.
+tells it, in spreads.  ``--part few`` counts means of few rows that are more than three spreads off.
 """
 
 from __future__ import annotations
@@ -327,7 +327,8 @@ def doors(dim):
         "huber": lambda X, y, t: _missed(PrivateNoisyAdaGrad("huber"), X, t[:, 0]),
         "geodesic": lambda X, y, t: _missed(PrivateGeodesicRegressor("euclidean"), X, t),
         "tangent components": lambda X, y, t: _turned(
-            PrivateTangentPCA("euclidean", n_components=1), X * np.r_[4.0, np.ones(dim - 1)]
+            PrivateTangentPCA(n_components=1, manifold="euclidean"),
+            X * np.r_[4.0, np.ones(dim - 1)],
         ),
         "components": lambda X, y, t: _turned(
             PrivatePrincipalEigenvector(1), X * np.r_[4.0, np.ones(dim - 1)]
@@ -351,12 +352,30 @@ def shifts(seeds, only):
             print(f"| {n} x {dim} | {name} | {' | '.join(row)} |", flush=True)
 
 
+def few(seeds):
+    """Means of few rows, at an offset from zero in spreads; "lost" are more than three off."""
+    mu = gaussian_mu(1.0, DELTA)
+    print("\n| columns | offset | n mu | median error | lost |\n|---|---|---|---|---|")
+    for dim, offset in ((3, 0.0), (5, 10.0), (3, 30.0), (10, 3.0)):
+        for t in (14, 18, 22, 27):
+            errors = []
+            for seed in seeds:
+                rng = np.random.default_rng(seed)
+                away = rng.normal(size=dim)
+                X = offset * away / np.linalg.norm(away) + rng.normal(size=(round(t / mu), dim))
+                errors.append(_rms(PrivateFrechetMean("euclidean").fit(X).mean_, X))
+            lost = np.mean(np.array(errors) > 3.0)
+            print(
+                f"| {dim} | {offset:g} | {t} | {np.median(errors):.3g} | {lost:.2f} |", flush=True
+            )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--first", type=int, default=1000, help="the first of the seeds")
     parser.add_argument("--quick", action="store_true", help="two seeds, a few rows")
-    parser.add_argument("--part", choices=("means", "classes", "losses", "shift"))
+    parser.add_argument("--part", choices=("means", "classes", "losses", "shift", "few"))
     parser.add_argument("--only", nargs="*", default=(), help="rows whose names hold a word")
     parser.add_argument("--data", default=os.environ.get("SKRIEMDP_DATA"))
     options = parser.parse_args()
@@ -374,6 +393,8 @@ def main():
         losses(seeds)
     if options.part in (None, "shift"):
         shifts(seeds, only)
+    if options.part in (None, "few"):
+        few(seeds)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,9 @@ _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on a rough mean in negative curvature has the smaller share _CHEAPER of mu**2.
 _MANY, _CHEAPER = 200.0, 0.04
+# Below this n mu a search of R^d has larger shares: of few records a radius or a mean of less may
+# lead anywhere (benchmarks/raw_data.py --part few).
+_FEW_RECORDS, _FEW_RADIUS, _FEW_MOVE = 30.0, 0.12, 0.15
 # Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
 
@@ -118,6 +121,9 @@ def plan_point_search(
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
     if compact or geometry.is_flat:
         shares = until_near(shares, geometry.dim, t)
+    if geometry.is_flat and rule is None and shares.rounds and t < _FEW_RECORDS:
+        last = _FEW_RADIUS if shares.final else 0.0
+        shares = Shares(0.0, _FEW_RADIUS, _FEW_MOVE, last, 2)
     known_radii = radii(geometry)
     if shares.rounds and known_radii.bend > 0.0:
         shares = _with_further(shares, geometry.dim, t)

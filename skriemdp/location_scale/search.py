@@ -34,9 +34,12 @@ _CLIPPED = 6.0
 # Records lie to one side of a centre from which their mean is so many radii away: a search goes on.
 # Laplace noise, which cannot use what a search leaves, comes behind rounds of so much in all.
 _ASIDE, _MODEST = 0.5, 0.16
+# It ends where they do not, if the next radius is at least this part of the last: noise may make
+# one of both short, and rarely both.
+_SAME = 0.5
 # The least share of such a radius and mean, how many rounds there are, and the n mu from which they
 # are cheap, over the root of the dimension.
-_LEAST, _ROUNDS, _CHEAP = 0.005, 12, 57.0
+_LEAST, _ROUNDS, _CHEAP = 0.005, 12, 63.0
 # A second rough mean is taken unless the first left the radius at this fraction of its size or
 # more.
 _SHRUNK = 0.7
@@ -106,8 +109,8 @@ class Shares:
     stride, far_radius : float
         Of the mean of each of those, and of the radius after it.
     until_near : bool
-        Whether rounds end with the first mean that is short beside its radius, as it is where the
-        records lie about the centre, and not before; `rounds` are then the most.
+        Whether rounds end where a mean is short beside its radius and the next radius is not, as
+        they are where the records lie about the centre, and not before; `rounds` are then the most.
     """
 
     start: float
@@ -452,7 +455,7 @@ class LocationScaleSearch:
     ) -> tuple[Any, float, float | None]:
         """Means of shortened records; the centre, its noise, and the last radius."""
         shares, center, noise, last = self.shares, start.center, 0.0, None
-        short, stride, rounds, strides = False, False, 0, 0
+        short, stride, near, rounds, strides = False, False, False, 0, 0
         while True:
             # A step that was cut short is followed by cheap ones, and does not count.
             stride, after = short and strides < shares.further, stride
@@ -464,14 +467,17 @@ class LocationScaleSearch:
             # The number of records may be secret, and not the one that was planned for.
             asked = grid, self._resolved(share), records.distances(center), records.n
             q = noisy_quantile(budget, share, ROUGH, *asked, streams("rough radius", k), **prior)
-            settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
-            if settled and not (short or after or shares.until_near):
+            if shares.until_near:
+                settled = last is not None and near and q >= _SAME * last
+            else:
+                settled = last is not None and q >= _SHRUNK * last
+                settled = settled and self.radii.bend * q < _CURVED and not (short or after)
+            if settled:
                 return center, noise, q
             share = shares.stride if stride else shares.move
             mu, rng = budget.take(share, ROUGH, self.dim), streams("rough mean", k)
             center, noise, length, short = self._moved(records, center, q, mu, rng)
-            if shares.until_near and length < _ASIDE * q:
-                return center, noise, q
+            near = length < _ASIDE * q
             last, strides, rounds = q, strides + stride, rounds + (not stride)
 
     def _moved(

@@ -76,7 +76,7 @@ OTHERS = set(
     mechanisms.held:_SLACK mechanisms.pure_spectrum:LARGEST_SIZE mechanisms.sum:_LONGEST
     location_scale.columns:_ALIKE location_scale.columns:_DISTANCES
     location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_ASIDE
-    location_scale.search:_CURVED
+    location_scale.search:_SAME location_scale.search:_CURVED
     location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
     mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_APART
     mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
