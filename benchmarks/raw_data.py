@@ -1,6 +1,6 @@
 """Means and class means of raw data, constructor defaults only: errors against n mu.
 
-    python benchmarks/raw_data.py [--seeds 40] [--quick] [--part means|classes|losses]
+    python benchmarks/raw_data.py [--seeds 40] [--quick] [--part means|classes|losses|shift|few]
     python benchmarks/raw_data.py --only airports sphere --data FOLDER
 
 Nobody passes a centre or a radius: ``PrivateFrechetMean(manifold, epsilon=...)`` finds them.  The
@@ -12,7 +12,9 @@ of the logarithms at the true mean, clipped to the true 95 % quantile of the dis
 
 The second table has accuracies of class means on held-out fifths.  ``airports.csv`` is read from
 the package vega_datasets, or from ``--data`` or ``SKRIEMDP_DATA``; without it those rows are
-skipped.  The last part counts the searches that lose the data.
+skipped.  A third part counts the searches that lose the data.  The last one shifts them: every
+estimator that finds a place by itself, with its rows and targets at public offsets that nobody
+tells it, in spreads.  ``--part few`` counts means of few rows that are more than three spreads off.
 """
 
 from __future__ import annotations
@@ -28,7 +30,16 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean, frechet_mean
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateTangentClassifier,
+    PrivateTangentPCA,
+    frechet_mean,
+)
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import SPD, Grassmann, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms.bounds import Ball
@@ -266,12 +277,105 @@ def losses(seeds):
             print(f"{geometry}, n mu = {t:.0f}: {lost}, median error {np.median(errors):.3f}")
 
 
+# -- far from the origin --------------------------------------------------------------------------
+
+OFFSETS = (0.0, 10.0, 1e3, 1e5, 1e7)
+
+
+def shifted(dim, scale=1.0):
+    """A cloud, and labels that its first coordinate tells, at an offset in each coordinate."""
+
+    def make(rng, offset, n):
+        Z = rng.normal(size=(n, dim)) * scale
+        return Z + offset, (Z[:, 0] > 0.0).astype(int), Z[:, :1] + offset
+
+    return make
+
+
+def _rms(found, X):
+    return float(np.linalg.norm(found - X.mean(axis=0))) / math.sqrt(X.shape[1])
+
+
+def _wrong(model, X, y):
+    return 1.0 - model.fit(X, y).score(X, y)
+
+
+def _missed(model, X, target):
+    noisy = target + 0.1 * np.random.default_rng(len(X)).normal(size=target.shape)
+    return float(np.mean((model.fit(X, noisy).predict(X) - noisy) ** 2))
+
+
+def _turned(model, X):
+    return 1.0 - abs(float(np.ravel(model.fit(X).components_)[0]))
+
+
+def doors(dim):
+    """``name: error(X, labels, targets)`` of estimators that find a place by themselves."""
+    mean, labels = PrivateFrechetMean, {"classes": [0, 1]}
+    return {
+        "mean": lambda X, y, t: _rms(mean().fit(X).mean_, X),
+        "mean, bars": lambda X, y, t: _rms(mean(uncertainty=True).fit(X).mean_, X),
+        "median": lambda X, y, t: _rms(mean(statistic="median").fit(X).mean_, X),
+        "mean of people": lambda X, y, t: _rms(
+            mean().fit(np.repeat(X, 2, axis=0), groups=np.repeat(np.arange(len(X)), 2)).mean_, X
+        ),
+        "class means": lambda X, y, t: _wrong(PrivateMinimumDistanceToMean(**labels), X, y),
+        "log loss": lambda X, y, t: _wrong(PrivateNoisyAdaGrad(**labels), X, y),
+        "tangent classifier": lambda X, y, t: _wrong(
+            PrivateTangentClassifier("euclidean", **labels), X, y
+        ),
+        "huber": lambda X, y, t: _missed(PrivateNoisyAdaGrad("huber"), X, t[:, 0]),
+        "geodesic": lambda X, y, t: _missed(PrivateGeodesicRegressor("euclidean"), X, t),
+        "tangent components": lambda X, y, t: _turned(
+            PrivateTangentPCA(n_components=1, manifold="euclidean"),
+            X * np.r_[4.0, np.ones(dim - 1)],
+        ),
+        "components": lambda X, y, t: _turned(
+            PrivatePrincipalEigenvector(1), X * np.r_[4.0, np.ones(dim - 1)]
+        ),
+    }
+
+
+def shifts(seeds, only):
+    """Medians, and in brackets the worst, of the errors of every door at every offset."""
+    print("\n| rows | error of | " + " | ".join(f"{offset:g}" for offset in OFFSETS) + " |")
+    print("|" + "---|" * (2 + len(OFFSETS)))
+    for n, dim in ((750, 3), (2000, 3), (2000, 10)):
+        for name, error in doors(dim).items():
+            if only and not any(word in name for word in only):
+                continue
+            row = []
+            for offset in OFFSETS:
+                data = (shifted(dim)(np.random.default_rng(s), offset, n) for s in seeds)
+                errors = [error(*each) for each in data]
+                row.append(f"{np.median(errors):.3g} ({max(errors):.2g})")
+            print(f"| {n} x {dim} | {name} | {' | '.join(row)} |", flush=True)
+
+
+def few(seeds):
+    """Means of few rows, at an offset from zero in spreads; "lost" are more than three off."""
+    mu = gaussian_mu(1.0, DELTA)
+    print("\n| columns | offset | n mu | median error | lost |\n|---|---|---|---|---|")
+    for dim, offset in ((3, 0.0), (5, 10.0), (3, 30.0), (10, 3.0)):
+        for t in (14, 18, 22, 27):
+            errors = []
+            for seed in seeds:
+                rng = np.random.default_rng(seed)
+                away = rng.normal(size=dim)
+                X = offset * away / np.linalg.norm(away) + rng.normal(size=(round(t / mu), dim))
+                errors.append(_rms(PrivateFrechetMean("euclidean").fit(X).mean_, X))
+            lost = np.mean(np.array(errors) > 3.0)
+            print(
+                f"| {dim} | {offset:g} | {t} | {np.median(errors):.3g} | {lost:.2f} |", flush=True
+            )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--first", type=int, default=1000, help="the first of the seeds")
     parser.add_argument("--quick", action="store_true", help="two seeds, a few rows")
-    parser.add_argument("--part", choices=("means", "classes", "losses"))
+    parser.add_argument("--part", choices=("means", "classes", "losses", "shift", "few"))
     parser.add_argument("--only", nargs="*", default=(), help="rows whose names hold a word")
     parser.add_argument("--data", default=os.environ.get("SKRIEMDP_DATA"))
     options = parser.parse_args()
@@ -287,6 +391,10 @@ def main():
         classes(seeds, only)
     if options.part in (None, "losses"):
         losses(seeds)
+    if options.part in (None, "shift"):
+        shifts(seeds, only)
+    if options.part in (None, "few"):
+        few(seeds)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ from sklearn.base import clone
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateHyperbolicRegressor,
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    PrivateTangentClassifier,
 )
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
@@ -187,7 +189,9 @@ def test_the_unit_of_matrices_does_not_matter(kind, unit):
     length = math.sqrt(unit) if kind is BuresWassersteinSPD else 1.0
     for seed in range(3):
         found = search(geometry, unit * points, 200.0, seed)
-        assert float(geometry.dist(found.center, unit * center)) < 0.08 * length
+        # Cheap rounds of flat spaces leave a centre that is rougher than others.
+        most = 0.15 if geometry.is_flat else 0.08
+        assert float(geometry.dist(found.center, unit * center)) < most * length
         assert 0.2 < found.radius / length < 0.4
 
 
@@ -688,3 +692,37 @@ def test_lengths_are_distances_and_keep_nothing():
     found, kept = records.lengths(points[1]), records.coordinates(geometry.base_point)
     assert kept is not None and records.lengths(geometry.base_point) is near
     np.testing.assert_allclose(found, next(records.distances(points[1])), rtol=1e-12, atol=1e-12)
+
+
+# -- far from the origin --------------------------------------------------------------------------
+
+FAR = {
+    "mean": PrivateFrechetMean("euclidean", random_state=0),
+    "mean, Gaussian noise": PrivateFrechetMean("euclidean", noise="gaussian", random_state=0),
+    "bars": PrivateFrechetMean("euclidean", uncertainty=True, random_state=0),
+    "median": PrivateFrechetMean("euclidean", statistic="median", random_state=0),
+    "people": PrivateFrechetMean("euclidean", random_state=0),
+    "class means": PrivateMinimumDistanceToMean(classes=[0, 1], random_state=0),
+    "log loss": PrivateNoisyAdaGrad(classes=[0, 1], random_state=0),
+    "huber": PrivateNoisyAdaGrad("huber", random_state=0),
+    "geodesic": PrivateGeodesicRegressor("euclidean", random_state=0),
+    "tangent classifier": PrivateTangentClassifier("euclidean", classes=[0, 1], random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("offset", [10.0, -1e3, 1e5, -1e7])
+@pytest.mark.parametrize("name", FAR)
+def test_results_depend_on_no_offset(name, offset):
+    """Seeded noise: nothing is left to chance."""
+    rng = np.random.default_rng(3)
+    Z, model = rng.normal(size=(2000, 3)), clone(FAR[name])
+    X, target = Z + offset * np.array([1.0, -0.5, 0.25]), Z[:, 0] + 0.1 * rng.normal(size=2000)
+    if name in ("class means", "log loss", "tangent classifier"):
+        assert model.fit(X, target > 0.0).score(X, target > 0.0) > 0.92
+    elif name in ("huber", "geodesic"):
+        y = (target + offset)[:, None] if name == "geodesic" else target + offset
+        assert np.mean((model.fit(X, y).predict(X) - y) ** 2) < 0.1
+    else:
+        groups = np.arange(2000) // 2 if name == "people" else None
+        assert np.linalg.norm(model.fit(X, groups=groups).mean_ - X.mean(axis=0)) < 0.2

@@ -696,7 +696,7 @@ def test_a_start_uses_all_of_the_budget():
     X = few_matrices(56)
     search = plan_point_search(SPD(3), 56, 0.3)
     start = releases.StartAlone.of(SPD(3), search)
-    assert start.planned().event == GaussianEvent(1.0 / 0.3)
+    assert start.event == GaussianEvent(1.0 / 0.3)
     records = PointRecords(SPD(3), X)
     found = [start.release(records, NoiseStreams(seed))[0, 0] for seed in range(40)]
     logs = [math.log(entry / 7.0) for entry in found]

@@ -284,7 +284,7 @@ _NOMINAL_N, _LEAST_N = 1000, 2
 def check_noise(event: Event) -> None:
     """Refuse a Gaussian event whose noise no release can draw; before the charge."""
     # Below this mu a share of it would ask for more noise than integers of the usual scale have.
-    if event.mu is not None and event.mu < 1e-8:
+    if event.mu is not None and 0.0 < event.mu < 1e-8:
         raise ValueError(
             "epsilon and delta are so small that the noise could not be drawn, and would leave "
             f"nothing of the data (mu={event.mu:.3g}); use a larger epsilon or delta."

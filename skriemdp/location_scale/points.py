@@ -19,7 +19,14 @@ from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import map_tiles, one_by_one, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Shares, search_shares
+from skriemdp.location_scale.search import (
+    Found,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    search_shares,
+    until_near,
+)
 from skriemdp.mechanisms.units import Units
 
 # Ratio of the grid of radii: fine enough that rounding to it costs little; a convention.
@@ -41,6 +48,9 @@ _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on a rough mean in negative curvature has the smaller share _CHEAPER of mu**2.
 _MANY, _CHEAPER = 200.0, 0.04
+# Below this n mu a search of R^d has larger shares: of few records a radius or a mean of less may
+# lead anywhere (benchmarks/raw_data.py --part few).
+_FEW_RECORDS, _FEW_RADIUS, _FEW_MOVE = 30.0, 0.12, 0.15
 # Radii that were found stay this factor below the limit of the geometry: a convention.
 _BELOW = 0.999
 
@@ -105,9 +115,15 @@ def plan_point_search(
         center_known=known,
         radius_known=radius is not None,
     )
-    if rule is not None and geometry.reach.diameter < math.inf:
+    compact = geometry.reach.diameter < math.inf
+    if rule is not None and compact:
         # From a mean in the surrounding space one step leads as near as two.
         shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
+    if compact or geometry.is_flat:
+        shares = until_near(shares, geometry.dim, t)
+    if geometry.is_flat and rule is None and shares.rounds and t < _FEW_RECORDS:
+        last = _FEW_RADIUS if shares.final else 0.0
+        shares = Shares(0.0, _FEW_RADIUS, _FEW_MOVE, last, 2)
     known_radii = radii(geometry)
     if shares.rounds and known_radii.bend > 0.0:
         shares = _with_further(shares, geometry.dim, t)

@@ -13,7 +13,14 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skriemdp.location_scale.rows import records_of
-from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
+from skriemdp.location_scale.search import (
+    RADIUS,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    search_shares,
+    until_near,
+)
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
 from skriemdp.mechanisms.units import SeenRows, Units
@@ -176,7 +183,8 @@ class RowBounds:
             return None
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm)
         # Columns come in unlike units: a few of them may hold all of the mean.
-        shares = self.shares or _shares(plan.shares, self.n * self.mu)
+        t = self.n * self.mu
+        shares = until_near(self.shares or _shares(plan.shares, t), self.d, t)
         if self.center is not None:
             shares = dataclasses.replace(shares, rounds=0)
         return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
@@ -205,7 +213,7 @@ class RowBounds:
         """What is left for a model of rows that lie near enough for no further steps."""
         unspent = 0.0
         if self.search is not None:
-            unspent = self.search.shares.total - self.search.without_further().shares.total
+            unspent = self.search.shares.total - self.search.near().shares.total
         return self.mu * math.sqrt(1.0 - self.share + unspent - COUNT_SHARE)
 
     def reserve(self, budget: GaussianBudget) -> None:
@@ -298,9 +306,7 @@ def plan_row_search(
     known = center is not None
     shares = search_shares(n * mu, center_known=known, radius_known=radius is not None)
     if shares.rounds and n * mu >= _PLENTY:
-        # Tables may lie a million times their spread from zero; a mean that is not needed is not
-        # taken, and its share stays with the fit.
-        shares = dataclasses.replace(shares, rounds=4)
+        shares = until_near(dataclasses.replace(shares, rounds=4), d, n * mu)
     return LocationScaleSearch(n, d, mu, shares, row_radii(), center=center, radius=radius)
 
 

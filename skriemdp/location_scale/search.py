@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 # Gaussian data a fifth of their error; twice as many gain Gaussian data a tenth
 # (benchmarks/raw_data.py --part means).
 _CLIPPED = 6.0
+# Records lie to one side of a centre from which their mean is so many radii away: a search goes on.
+# Laplace noise, which cannot use what a search leaves, comes behind rounds of so much in all.
+_ASIDE, _MODEST = 0.5, 0.16
+# It ends where they do not, if the next radius is at least this part of the last: noise may make
+# one of both short, and rarely both.
+_SAME = 0.5
+# The least share of such a radius and mean, how many rounds there are, and the n mu from which they
+# are cheap, over the root of the dimension.
+_LEAST, _ROUNDS, _CHEAP = 0.005, 12, 63.0
 # A second rough mean is taken unless the first left the radius at this fraction of its size or
 # more.
 _SHRUNK = 0.7
@@ -99,6 +108,9 @@ class Shares:
         Rounds besides these, taken only while the data lie farther off than noise lets one step go.
     stride, far_radius : float
         Of the mean of each of those, and of the radius after it.
+    until_near : bool
+        Whether rounds end where a mean is short beside its radius and the next radius is not, as
+        they are where the records lie about the centre, and not before; `rounds` are then the most.
     """
 
     start: float
@@ -109,6 +121,7 @@ class Shares:
     further: int = 0
     stride: float = 0.0
     far_radius: float = 0.0
+    until_near: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.total <= 1.0:
@@ -121,6 +134,14 @@ class Shares:
         rounds = (self.rounds + (self.further > 0)) * (self.radius + self.move)
         rounds += self.further * (self.far_radius + self.stride)
         return self.start + rounds + self.final
+
+    @property
+    def near(self) -> Shares:
+        """What is enough where records lie near the start."""
+        rounds = self.rounds
+        if self.until_near:
+            rounds = min(rounds, int(_MODEST / (self.radius + self.move)))
+        return dataclasses.replace(self, rounds=rounds, further=0)
 
     def reserve(self, budget: GaussianBudget | PureBudget, last: str = RADIUS) -> None:
         """Take from the budget of a plan all that the search may spend; `last` names the radius."""
@@ -152,6 +173,19 @@ def search_shares(
         start, rounds = 0.0, 0
     final = 0.0 if radius_known else final
     return Shares(start, radius, 0.07, final, rounds)
+
+
+def until_near(shares: Shares, dim: int, t: float) -> Shares:
+    """`shares` of many cheap rounds, which go on until the records lie about the centre.
+
+    From ``t = n mu`` of the whole fit.  The noise of a mean is then at most a quarter of the radius
+    at which it is clipped, in root mean square, so each round brings far records four times nearer.
+    Fewer records keep their few rounds.
+    """
+    if not shares.rounds or t < _CHEAP * math.sqrt(max(dim, 3)):
+        return shares
+    each = max((8.0 / t) ** 2 * max(dim, 3), _LEAST)
+    return dataclasses.replace(shares, radius=each, move=each, rounds=_ROUNDS, until_near=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,11 +407,9 @@ class LocationScaleSearch:
         self.shares.reserve(planned, self.name)
         return GaussianBudget(self.mu, planned.releases)
 
-    def without_further(self) -> LocationScaleSearch:
+    def near(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
-        if not self.shares.further:
-            return self
-        return dataclasses.replace(self, shares=dataclasses.replace(self.shares, further=0))
+        return dataclasses.replace(self, shares=self.shares.near)
 
     @property
     def level(self) -> float:
@@ -423,7 +455,7 @@ class LocationScaleSearch:
     ) -> tuple[Any, float, float | None]:
         """Means of shortened records; the centre, its noise, and the last radius."""
         shares, center, noise, last = self.shares, start.center, 0.0, None
-        short, stride, rounds, strides = False, False, 0, 0
+        short, stride, near, rounds, strides = False, False, False, 0, 0
         while True:
             # A step that was cut short is followed by cheap ones, and does not count.
             stride, after = short and strides < shares.further, stride
@@ -435,25 +467,30 @@ class LocationScaleSearch:
             # The number of records may be secret, and not the one that was planned for.
             asked = grid, self._resolved(share), records.distances(center), records.n
             q = noisy_quantile(budget, share, ROUGH, *asked, streams("rough radius", k), **prior)
-            settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
-            if settled and not (short or after):
+            if shares.until_near:
+                settled = last is not None and near and q >= _SAME * last
+            else:
+                settled = last is not None and q >= _SHRUNK * last
+                settled = settled and self.radii.bend * q < _CURVED and not (short or after)
+            if settled:
                 return center, noise, q
             share = shares.stride if stride else shares.move
             mu, rng = budget.take(share, ROUGH, self.dim), streams("rough mean", k)
-            center, noise, short = self._moved(records, center, q, mu, rng)
+            center, noise, length, short = self._moved(records, center, q, mu, rng)
+            near = length < _ASIDE * q
             last, strides, rounds = q, strides + stride, rounds + (not stride)
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
-    ) -> tuple[Any, float, bool]:
-        """The centre after one private mean, shrunk; its noise; whether the step was cut short."""
+    ) -> tuple[Any, float, float, bool]:
+        """The centre after one private mean, shrunk; its noise; its length, and if that was cut."""
         noisy = private_sum(*records.logarithms(center), ball(Ball(clip), self.dim), mu, rng)
         sigma = noisy.sigma / self.n
         move, left = self.shrink(noisy.value / self.n, sigma)
         length = float(np.linalg.norm(move))
         most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
         move = move * min(1.0, most / length if length > 0.0 else 1.0)
-        return records.move(center, move), left, most < min(clip, length)
+        return records.move(center, move), left, length, most < min(clip, length)
 
     def _longest(self, angle: float) -> float:
         """How far to go in a direction that noise has turned by `angle`, in negative curvature.

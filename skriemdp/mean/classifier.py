@@ -391,7 +391,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         k, dim, told = fit.n_classes, fit.geometry.dim, told_spread(fit.ball, spread)
         (budget, count), ball, search = fit.begun(), fit.ball, fit.search
         if search is not None:
-            search.without_further().shares.reserve(budget)
+            search.near().shares.reserve(budget)
             radius = search.radius or held_radius(told[0], search.level, dim)
             ball = Found(fit.geometry.base_point, radius=radius, level=search.level)
         sums = fit.sums(ball, count, budget)

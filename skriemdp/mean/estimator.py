@@ -55,6 +55,7 @@ from skriemdp.mean.planning import (
 )
 from skriemdp.mean.releases import (
     LEAST_MATRICES,
+    LEAST_ROWS,
     DescentMean,
     LogStep,
     LogSums,
@@ -547,6 +548,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         if search is not None and self.mechanism in ("auto", "tangent"):
             start = StartAlone.of(geometry, search)
+            if start is None and not (self.uncertainty or terms.secret_n):
+                start = StartAlone.unasked(geometry, search)
             if terms.secret_n and self.uncertainty and StartAlone.of(geometry, search, 0):
                 raise ValueError(
                     "uncertainty=True needs a public center or radius where the number of "
@@ -600,8 +603,17 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _start_plan(self, start: StartAlone, n: int) -> Plan:
         """The plan of a mean of matrices from so few records that a search finds nothing."""
-        few = f"n mu = {n * start.mu:.3g} is below {LEAST_MATRICES:g}"
+        work, mu = Work.of_points(start.geometry, n), gaussian_mu(self.epsilon, self.delta)
+        public = {"n": n, "manifold": str(start.geometry)}
         cure = "Use more records or a larger epsilon, or pass a public center and radius."
+        if start.rule is None:
+            warn_user(
+                f"n mu = {n * mu:.3g} is below {LEAST_ROWS:g}, where a mean of rows is noise: the "
+                "result is the origin, nothing is asked of the rows, and nothing is charged. "
+                f"{cure}"
+            )
+            return Plan(start.event, start, public, work=work, releases=start.releases)
+        few = f"n mu = {n * mu:.3g} is below {LEAST_MATRICES:g}"
         if self.uncertainty:
             raise ValueError(
                 f"{few}, where nothing but a multiple of the identity is released of matrices "
@@ -612,10 +624,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             "determinants, and the shape of the matrices is not asked for; where they have "
             f"another median than mean, it misses that too. {cure}"
         )
-        work = Work.of_points(start.geometry, n)
-        public = {"n": n, "manifold": str(start.geometry)}
-        budget = start.planned()
-        return Plan(budget.event, start, public, work=work, releases=budget.releases)
+        return Plan(start.event, start, public, work=work, releases=start.releases)
 
     def _median_plan(self, geometry: Geometry, n: int) -> Plan:
         check_median(self.mechanism, self.noise, self.delta, geometry)
@@ -650,6 +659,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         if isinstance(plan.settings, StartAlone):
+            if plan.settings.rule is None:
+                return Expected("the origin: nothing is asked of the rows")
             return Expected("a multiple of the identity: no shape is released")
         if isinstance(plan.settings, GeometricMedian):
             return Expected("median")

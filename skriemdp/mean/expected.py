@@ -48,7 +48,7 @@ def left_by_search(search: LocationScaleSearch, *before: float | None) -> float:
     `before` are the mu of other releases.
     """
     share = sum((0.0 if mu is None else mu / search.mu) ** 2 for mu in before)
-    return search.mu * math.sqrt(1.0 - share - search.without_further().shares.total)
+    return search.mu * math.sqrt(1.0 - share - search.near().shares.total)
 
 
 def expected_error(

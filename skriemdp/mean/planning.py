@@ -35,6 +35,8 @@ _LAPLACE_GAIN = 0.9
 # The part required where Laplace noise rules out the further steps of a search, if their share of
 # mu**2 exceeds _MUCH (benchmarks/raw_data.py --part means).
 _FAR_GAIN, _MUCH = 0.84, 0.12
+# And where it rules out most rounds towards far data in flat and compact spaces.
+_NEAR_GAIN = 0.6
 # Above, e^epsilon leaves the floating-point range in the accounting of Laplace noise.
 _LAPLACE_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12).
@@ -174,9 +176,11 @@ def plan_mean(
     if search is not None:
         # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
         # reserved for nothing.
-        short, needed = search.without_further(), _FAR_GAIN
+        short, needed = search.near(), _FAR_GAIN
         if search.shares.total - short.shares.total <= _MUCH:
             short, needed = search, _LAPLACE_GAIN
+        elif search.shares.until_near:
+            needed = _NEAR_GAIN
     before = COUNT_SHARE + (0.0 if short is None else short.shares.total)
     if ball is not None and mechanism == "auto" and ball.radius <= descent_reach(geometry):
         search, before = _inside(ball, n, mu, fixed=secret_n and laplace)

@@ -22,7 +22,7 @@ from skriemdp.location_scale.search import START, Found, LocationScaleSearch, ja
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.sum import (
     Part,
@@ -35,6 +35,7 @@ from skriemdp.mechanisms.sum import (
 )
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
+from skriemdp.privacy.events import compose
 from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.mean_iteration import MeanIteration
 from skriemdp.privacy.sensitivity import Sensitivity, iterated_mean_sensitivity
@@ -50,6 +51,8 @@ _SEEN_BIAS = 0.05
 # Below this n mu a search for a ball of matrices is lost more often than not
 # (benchmarks/wide_means.py --only matrices).
 LEAST_MATRICES = 18.0
+# Below it a mean of rows is noise, whatever is spent (benchmarks/raw_data.py --part few).
+LEAST_ROWS = 18.0
 # Rows that a table in memory may have at most: a column of them takes half a terabyte.
 _MOST = 2.0**36
 
@@ -238,13 +241,14 @@ def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
 
 @dataclass(frozen=True, eq=False)
 class StartAlone:
-    """The start of a search, with the whole budget: a multiple of the identity.
+    """The start of a search, with the whole budget: a multiple of the identity; or the base point.
 
-    *Guarantee*: mu-GDP, that of the start (docs/theory/location-scale.md, "Starts").
+    *Guarantee*: mu-GDP, that of the start (docs/theory/location-scale.md, "Starts").  Where `rule`
+    is None nothing is asked of the records, and nothing is charged.
     """
 
     geometry: Geometry
-    rule: StartRule
+    rule: StartRule | None
     mu: float
 
     @classmethod
@@ -262,16 +266,38 @@ class StartAlone:
             return None
         return cls(geometry, dataclasses.replace(search.rule, share=1.0), search.mu)
 
-    def planned(self) -> GaussianBudget:
-        """All of the budget, taken for the one release."""
+    @classmethod
+    def unasked(cls, geometry: Geometry, search: LocationScaleSearch) -> StartAlone | None:
+        """The origin of R^d, from so few records that a mean would be noise; else None."""
+        known = search.center is not None or search.radius is not None
+        if known or not geometry.is_flat or search.rule is not None:
+            return None
+        return cls(geometry, None, 0.0) if search.n * search.mu < LEAST_ROWS else None
+
+    @property
+    def budget(self) -> GaussianBudget | None:
+        """All of the budget, taken for the one release; None where nothing is asked."""
+        if self.rule is None:
+            return None
         budget = GaussianBudget(self.mu)
         budget.rest(START, 1)
         return budget
 
+    @property
+    def event(self) -> Event:
+        """What it costs."""
+        return compose([]) if self.budget is None else self.budget.event
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What is released."""
+        return () if self.budget is None else self.budget.releases
+
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:
         """The point."""
-        budget = GaussianBudget(self.mu, self.planned().releases)
-        found = self.rule.release(records, budget, streams)
+        if self.rule is None:
+            return self.geometry.base_point
+        found = self.rule.release(records, GaussianBudget(self.mu, self.releases), streams)
         return np.asarray(found.center)
 
 

@@ -825,9 +825,14 @@ def searches():
         points = along(geometry, steps)
         data = changed(points, *along(geometry, [2.0 * reach, -2.0 * reach]), at=39)
         for quiet in (True, False):
-            least = 0.07 if quiet and geometry.is_hadamard else 0.0
+            # In flat space a search stops where the records lie about its centre.
+            least = 0.07 if quiet and geometry.is_hadamard and not geometry.is_flat else 0.0
             settings = {"changed": 39, "quiet": quiet, "attains": least}
             pair(f"search {name} quiet {quiet}", searched(geometry), *data, **settings)
+    # Records that lie to one side in all rounds, because each radius is rounded down to the grid.
+    aside = along(Euclidean(2), np.full(40, 25317829.903411347))
+    data = changed(aside, *along(Euclidean(2), [1e12, -1e12]), at=39)
+    pair("search aside", searched(Euclidean(2)), *data, changed=39, attains=0.055)
     # Data farther off than one step may go: further rounds, in few dimensions and in more.
     for name, geometry in (("", Hyperboloid(2)), ("matrices ", AffineInvariantSPD(3))):
         far = along(geometry, np.linspace(7.0, 9.0, 40))
@@ -863,7 +868,7 @@ def searches():
     middle /= np.linalg.norm(middle)
     aside = 1e-3 * np.cross(middle, [0.0, 0.0, 1.0])
     data = changed(around, aside - middle, -aside - middle)
-    pair("search wide", searched(Sphere(2)), *data, attains=0.07)
+    pair("search wide", searched(Sphere(2)), *data, attains=0.004)
     space = Hyperboloid(2)
     data = opposite(space, 2.0, rest=0.3, n=40)
     for known in ({"center": space.base_point}, {"radius": 1.0}):

@@ -34,6 +34,7 @@ THRESHOLDS = {
     "location_scale.columns:_CERTAIN": (0.0, 1e9, ("adagrad columns", "regression columns")),
     "location_scale.points:_FEW": (0, MOST, ("mean found", "search hyperboloid")),
     "location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
+    "location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
     "location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
     "mean.class_releases:_LEAST_VOTE": (0.0, 1e9, ("class means vote", "class means euclidean")),
     "mean.planning:_LAPLACE_DIM": (0, MOST, ("mean laplace", "mean adaptive laplace")),
@@ -74,7 +75,8 @@ OTHERS = set(
     mechanisms.held:_FRAME_BITS mechanisms.held:_LEAST_MU mechanisms.held:_MOST_MU
     mechanisms.held:_SLACK mechanisms.pure_spectrum:LARGEST_SIZE mechanisms.sum:_LONGEST
     location_scale.columns:_ALIKE location_scale.columns:_DISTANCES
-    location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_CURVED
+    location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_ASIDE
+    location_scale.search:_SAME location_scale.search:_CURVED
     location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
     mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_APART
     mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
