@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
+from skriemdp.linear_model.estimator import _Line, _says_one_label
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
@@ -27,7 +29,7 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.linear_model.preconditioners import Metric, Noised
 from skriemdp.linear_model.releases import Paper, root
-from skriemdp.location_scale.row_releases import COUNT_SHARE, shrunken
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowPlace, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer
@@ -956,3 +958,115 @@ def test_a_fit_makes_one_copy_of_dense_rows_in_32_bits_if_large(n, copies):
     tracemalloc.stop()
     assert peak < copies * X.nbytes + 2**23  # tiles, and numbers per record
     np.testing.assert_array_equal(X, before)
+
+
+# -- a constant in place of a model of few records -------------------------------------------
+
+
+def few(n=120, slope=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, 20.0 + slope * X[:, 0] + 0.5 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss": "squared_error"},
+        {"fit_intercept": False},
+        {"batch_size": 20},
+        {"feature_norm": 2.0, "preconditioner": "paper"},
+        {"preconditioner": "noised", "subspace": np.eye(3)[:, :2]},
+    ],
+    ids=str,
+)
+def test_few_records_whose_targets_must_be_found_give_a_constant(settings):
+    X, y = few()  # n mu = 32
+    model = PrivateNoisyAdaGrad(**{"loss": "huber", **settings})
+    plan = model.plan(len(X), 3)
+    assert [each.name for each in plan.releases] == [
+        "rough radii and means",
+        "radius",
+        "clipped fraction",
+        "mean target",
+    ]
+    model.fit(X, y)
+    assert model.is_constant_ and not model.coef_.any() and model.n_iter_ == 0
+    assert np.ptp(model.predict(X)) == 0.0
+    assert model.privacy_spent_.releases == plan.releases
+    assert model.privacy_spent_.mu == pytest.approx(gaussian_mu(1.0, 1e-5))
+
+
+def test_a_constant_says_so():
+    X, y = few()
+    with pytest.warns(UserWarning, match="n mu is 32.2, below 36"):
+        PrivateNoisyAdaGrad("huber", random_state=0).fit(X, y)
+    assert "one constant" in str(PrivateNoisyAdaGrad("huber").plan(len(X), 3))
+
+
+@pytest.mark.parametrize("known", [{"target_range": (15.0, 25.0)}, {"epsilon": 2.0}], ids=str)
+def test_a_model_where_the_targets_are_known_or_records_enough(known):
+    X, y = few()
+    model = PrivateNoisyAdaGrad("huber", random_state=0, **known).fit(X, y)
+    assert not model.is_constant_ and model.coef_.any()
+    assert not hasattr(PrivateNoisyAdaGrad(classes=[0, 1]).fit(X, y > 20.0), "is_constant_")
+
+
+def test_a_constant_is_near_the_mean_20_spreads_off():
+    # Of 30 fits at n mu = 32, none missed by more than a spread in 40 of 40 tries.
+    errors = [
+        PrivateNoisyAdaGrad("huber", random_state=seed).fit(*few(seed=seed)).intercept_ - 20.0
+        for seed in range(30)
+    ]
+    assert np.median(np.abs(errors)) < 0.6
+
+
+def test_a_constant_of_people_averages_their_own_targets():
+    X, y = few(n=240)
+    ids = np.repeat(np.arange(120), 2)
+    own = y.reshape(120, 2).mean(axis=1)
+    found = []
+    with mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)):
+        for groups in (ids, None):
+            rows, targets = (X, y) if groups is not None else (X[:120], own)
+            model = PrivateNoisyAdaGrad("huber", random_state=0).fit(rows, targets, groups=groups)
+            found.append(model.intercept_)
+    assert_allclose(found, np.mean(y), atol=0.05)
+
+
+# -- one label for all rows --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [1, 2, 8])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_label_is_told_where_every_row_has_it(columns, classes):
+    rng = np.random.default_rng(columns)
+    rows = rng.normal(size=(4000, columns))
+    norm = float(np.quantile(np.linalg.norm(rows, axis=1), 0.98))
+    place = RowPlace(np.zeros(columns), norm)
+    told = []
+    for gap in (0.0, 0.3, 0.6, 0.9, 1.2, 3.0):
+        coef = rng.normal(size=(1 if classes == 2 else classes, columns))
+        farthest = np.linalg.norm(coef, axis=1).max() * norm * (1.0 if classes == 2 else 2.0)
+        scores = np.zeros(len(coef))
+        scores[-1] = gap * farthest
+        line = _Line(place, coef, scores)
+        found = line.scores(rows)
+        labels = (found[:, 0] > 0.0) if classes == 2 else found.argmax(axis=1)
+        told.append(_says_one_label(line))
+        if told[-1]:
+            assert max(np.unique(labels, return_counts=True)[1]) > 0.98 * len(rows)
+    assert told[-2:] == [True, True] and not told[0]
+
+
+def test_a_rare_class_that_a_fit_cannot_see_is_told():
+    rng = np.random.default_rng(0)
+    units = 10.0 ** np.linspace(-3.0, 3.0, 8)
+    y = rng.random(3000) < 0.04
+    X = units * (rng.normal(size=(3000, 8)) + 3.0 * y[:, None] * np.eye(8)[0])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model = PrivateNoisyAdaGrad(classes=[False, True], random_state=1).fit(X, y)
+    assert not model.predict(X).any()
+    assert any("one label" in str(each.message) for each in seen)

@@ -34,6 +34,9 @@ LABEL_CLIP, TARGET_CLIP = 4.0, 20.0
 # n mu from which on a search costs little, and more than two means are taken; below, radii and
 # means get larger shares.
 _PLENTY = 100.0
+# n mu below which a regressor is a constant where nobody knows where its targets lie: what their
+# search leaves makes a model of noise (benchmarks/regressors.py --part few).
+LEAST_FOR_MODEL = 36.0
 # Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
 _GRID_SHARE = 0.01
 
@@ -103,6 +106,14 @@ def few_shares(t: float) -> Shares:
         for need, least, most in ((10.0, 0.005, 0.04), (20.0, 0.01, 0.04), (30.0, 0.05, 0.08))
     )
     return Shares(0.0, radius, move, final, 3)
+
+
+def constant_shares() -> Shares:
+    """Shares of a search before a constant, the mean of what was found, that needs little itself.
+
+    Two rounds find what lies 20 spreads from zero from n mu = 22 on (benchmarks/regressors.py).
+    """
+    return Shares(0.0, 0.16, 0.16, 0.15, 2)
 
 
 def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:

@@ -24,6 +24,7 @@ from skriemdp.core.manifold_input import (
     public_ball,
     public_point,
     refuse_foreign,
+    warn_constant,
     warn_small_search,
 )
 from skriemdp.core.work import Work
@@ -32,7 +33,12 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.geodesic_releases import FeaturePlace, GeodesicPlan, plan_releases
+from skriemdp.regression.geodesic_releases import (
+    FeaturePlace,
+    GeodesicPlan,
+    least_for_model,
+    plan_releases,
+)
 from skriemdp.regression.planning import public_scale
 from skriemdp.regression.scores import ManifoldRegressor
 
@@ -93,6 +99,11 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
     kept_ : float
         By which `predict` multiplies the slopes: less than one where a part of what they say is
         their own error.  `coef_`, `base_point_` and the regions are before that.
+    is_constant_ : bool
+        Whether `predict` says the same for all features, a mean of the responses.  So does a fit
+        that has to find their ball where ``n mu < 36`` (24 on curved spaces), n, epsilon and delta
+        public: it then asks nothing about the features, `coef_` is zero with infinite errors, and
+        regions are those of the mean.
     n_releases_ : int
         1 where a public rule of n, epsilon, delta and the sizes says that residuals of a first
         model are not worth their price; else 2.
@@ -212,6 +223,9 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         check_fraction(level=level)
         single = np.ndim(X) == 1
         z = self._features(np.asarray(plain(X, "X"))[None] if single else X)
+        subject = "the point of the model at these features"
+        if self.is_constant_:
+            subject = "the mean of the responses"
         points, covariances = self._law.covariances(z)
         thresholds = self._law.thresholds(z, level)
         regions = [
@@ -221,7 +235,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
                 covariance,
                 float(threshold),
                 level,
-                subject="the point of the model at these features",
+                subject=subject,
                 privacy=self.privacy_spent_,
             )
             for point, covariance, threshold in zip(points, covariances, thresholds, strict=True)
@@ -265,7 +279,9 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         plan = plan_releases(
             geometry, n, mu, features, middle, d, center, radius, averaged=averaged
         )
-        if plan.point_search is not None or plan.bounds is not None:
+        if plan.constant:
+            warn_constant(n * mu, least_for_model(geometry), "center and radius")
+        elif plan.point_search is not None or plan.bounds is not None:
             warn_small_search(n, mu)
         size = 1 + d + geometry.dim
         plan.check()
@@ -325,15 +341,21 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
         self._law, self._place, self._predictor = law, found.features, found.predictor
-        self.base_point_, scale = model.base, found.features.scale[:, None]
-        self.coef_ = model.slopes / scale
-        variances = np.einsum("iaia->ia", law.covariance())
-        self.coef_standard_error_ = np.sqrt(np.maximum(variances[1:], 0.0)) / scale
+        self.base_point_, self.is_constant_ = model.base, settings.constant
+        shape = data.facts["d"], settings.geometry.dim
+        place = found.features
+        if settings.constant:
+            place = FeaturePlace(np.zeros(shape[0]), np.ones(shape[0]))
+            self.coef_, self.coef_standard_error_ = np.zeros(shape), np.full(shape, math.inf)
+        else:
+            scale = place.scale[:, None]
+            self.coef_ = model.slopes / scale
+            variances = np.einsum("iaia->ia", law.covariance())
+            self.coef_standard_error_ = np.sqrt(np.maximum(variances[1:], 0.0)) / scale
         self.residual_covariance_ = law.spread
         self.residual_radius_ = found.residual_radius
         self.center_, self.radius_ = found.center, found.radius
-        self.feature_center_ = found.features.center
-        self.feature_scale_ = found.features.scale
+        self.feature_center_, self.feature_scale_ = place.center, place.scale
         self.clipped_fraction_ = found.clipped_fraction
         self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
         if found.floored:

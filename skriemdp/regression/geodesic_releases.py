@@ -18,9 +18,11 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
+    LEAST_FOR_MODEL,
     TARGET_CLIP,
     RowBounds,
     clipped_fraction,
+    constant_shares,
     few_shares,
 )
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
@@ -44,6 +46,9 @@ _FIRST, _RADIUS = 0.25, 0.1
 # One release of everything is better below this n mu over the root of the number of slopes
 # (benchmarks/geodesic_regression.py --part errors).
 _LEAST_FOR_TWO = 40.0
+# n mu from which a model of points beats a constant, where a search begins near them; in flat
+# space, where it does not, it takes more (benchmarks/regressors.py --part few).
+_LEAST_CURVED = 24.0
 # Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
 # log-normal prior.
 _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
@@ -52,8 +57,6 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
-# Rows ``(1, z)`` are divided by this to have length one at most.
-_ROW = math.sqrt(2.0)
 _ADVICE = (
     "have features or responses outside of their bounds and were clipped; choose feature_scale, "
     "center and radius from public knowledge of the data, or pass feature_scale='private' and "
@@ -74,7 +77,12 @@ class FeaturePlace:
     scale: np.ndarray
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """Before they are shortened; entries so large that their squares overflow are cut."""
+        """Before they are shortened; entries so large that their squares overflow are cut.
+
+        Of no columns for a constant, which looks at none.
+        """
+        if not len(self.center):
+            return np.zeros((len(X), 0))
         with np.errstate(over="ignore"):
             return np.clip((X - self.center) / self.scale, -_LARGEST, _LARGEST)
 
@@ -124,6 +132,16 @@ class GeodesicPlan:
     averaged: bool
 
     @property
+    def constant(self) -> bool:
+        """Whether the model is one point, the same for all features, of which none is looked at."""
+        return not len(self.features.center)
+
+    @property
+    def row(self) -> float:
+        """The longest row ``(1, z)``."""
+        return 1.0 if self.constant else math.sqrt(2.0)
+
+    @property
     def two(self) -> bool:
         """Whether residuals of a first model are asked for."""
         strength = self.n * self.mu * math.sqrt(1.0 - self.searched)
@@ -152,7 +170,7 @@ class GeodesicPlan:
         return budget
 
     def moments(self, norm: float, mu: float) -> Lifts:
-        """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
+        """The release of moments of rows ``(1, z)`` over :attr:`row`, and of residuals."""
         sizes = (1 + len(self.features.center), self.geometry.dim)
         return Lifts(sizes, (1.0, norm), mu, 1.0, self.averaged)
 
@@ -177,7 +195,7 @@ class GeodesicPlan:
         beyond = int(np.count_nonzero(~inside))
         clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
         z, rest, limit = features(X), budget.left, radius
-        model = GeodesicModel(self.geometry, center, np.zeros((X.shape[1], self.geometry.dim)))
+        model = GeodesicModel(self.geometry, center, np.zeros((z.shape[1], self.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if self.two else budget.rest(_MOMENTS)
         units = Units((z, points), records.groups)
         moments = self._moments(model, units, radius, mu, streams("moments"))
@@ -229,18 +247,19 @@ class GeodesicPlan:
         lifts, seen, (z, points) = self.moments(norm, mu), model.residuals, units.arrays
         if not self.geometry.separate_rows:
             seen = one_by_one(seen)
-        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
+        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / self.row
         lifted = Units((rows, seen(z, points)), units.groups)
         gram, product, second = lifts.release(lifted, rng)
         first_sigma, product_sigma, second_sigma = lifts.sigmas
-        gram = _ROW**2 * gram
+        row = self.row
+        gram = row**2 * gram
         gram[0, 0] = self.n  # public
         return ReleasedMoments(
             self.n,
-            Gram(gram, _ROW**2 * first_sigma),
-            _ROW * product,
+            Gram(gram, 0.0 if self.constant else row**2 * first_sigma),
+            row * product,
             second,
-            _ROW * product_sigma,
+            row * product_sigma,
             second_sigma,
         )
 
@@ -250,6 +269,11 @@ class GeodesicPlan:
         for share in (least, 1.0):  # what the searches leave lies in between
             moments = self.moments(1.0, share * self.mu)
             moments.held.check(moments.mu)
+
+
+def least_for_model(geometry: Geometry) -> float:
+    """n mu below which a fit that has to find its responses is a constant; public."""
+    return LEAST_FOR_MODEL if geometry.is_flat else _LEAST_CURVED
 
 
 def plan_releases(
@@ -283,6 +307,11 @@ def plan_releases(
     point_search: LocationScaleSearch | None = None
     if center is None or radius is None:
         point_search = plan_point_search(geometry, n, mu, center, radius)
+        if center is None and radius is None and n * mu < least_for_model(geometry):
+            nothing = FeaturePlace(np.zeros(0), np.ones(0))
+            if geometry.is_flat:
+                point_search = dataclasses.replace(point_search, shares=constant_shares())
+            return GeodesicPlan(geometry, n, mu, nothing, None, point_search, None, None, averaged)
     points = 0.0 if point_search is None else point_search.shares.total
     if features is None:
         bounds = RowBounds(n, n_features, mu, feature_center)

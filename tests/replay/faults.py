@@ -538,6 +538,30 @@ CHANGES = (
         "adagrad targets sampled",
     ),
     Change(
+        "linear_model.releases:ScaledMean.held",
+        returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
+        "a target counts twice",
+        "adagrad constant",
+    ),
+    Change(
+        "linear_model.releases:ScaledMean.release",
+        takes(numbers=lambda a: Units(a.numbers.arrays)),
+        "rows answer, not people",
+        "people adagrad constant",
+    ),
+    Change(
+        "linear_model.fit_plan:_constant_plan",
+        returns(lambda found, a: dataclasses.replace(found, event=GaussianEvent(1e3))),
+        "a constant for little",
+        "adagrad constant",
+    ),
+    Change(
+        "regression.geodesic_releases:GeodesicPlan.moments",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "half the noise",
+        "geodesics constant",
+    ),
+    Change(
         "federated.round_releases:UpdateRelease.release",
         takes(self=lambda a: dataclasses.replace(a.self, mu=2.0 * a.self.mu)),
         "half the noise",

@@ -634,8 +634,9 @@ def _linear_models_of_people():
     pair("people adagrad columns", fit, *data, attains=0.3)
     targets = [y[:, 0] for y in changed(5.0 + rng.normal(size=(n, 1)), [1e9], [-1e9])]
     data = replaced(rng.normal(size=(n, p)), [0.0] * p, [0.0] * p, targets=targets)
-    fit = fitted(PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0, n_steps=3)
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0, n_steps=3, epsilon=3.0)
     pair("people adagrad targets", fit, *data, attains=0.3)
+    pair("people adagrad constant", fitted(PrivateNoisyAdaGrad, "huber"), *data, attains=0.5)
 
 
 def _regressions_of_people():
@@ -1235,11 +1236,16 @@ def _ranges_of_targets():
     n, p = 60, 2
     X, ends = rng.normal(size=(n, p)), [[1e9], [-1e9]]
     y = [targets[:, 0] for targets in changed(5.0 + rng.normal(size=(n, 1)), *ends)]
-    settings = {"feature_norm": 1.0, "n_steps": 3}
+    # Of so few nothing but their mean is asked, of which both ends are as far apart as may be.
+    for loss, options in (("huber", {}), ("squared_error", {"batch_size": 20})):
+        fit = fitted(PrivateNoisyAdaGrad, loss, **options)
+        pair(f"adagrad constant {loss}", fit, (X, y[0]), (X, y[1]), attains=0.5)
+        pair(f"adagrad constant {loss} noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
+    settings = {"feature_norm": 1.0, "n_steps": 3, "epsilon": 3.0}
     fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
     pair("adagrad targets", fit, (X, y[0]), (X, y[1]), attains=0.3)
     pair("adagrad targets noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
-    fit = fitted(PrivateNoisyAdaGrad, "huber", n_steps=3)
+    fit = fitted(PrivateNoisyAdaGrad, "huber", n_steps=3, epsilon=3.0)
     both = changed(X, [1e9, 0.0], [-1e9, 0.0])
     pair("adagrad targets and rows", fit, (both[0], y[0]), (both[1], y[1]))
     fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings, batch_size=20)
@@ -1566,7 +1572,7 @@ def along_geodesics():
     far = changed(X, [1e9, 0.0], [-1e9, 1.0])
     ends = opposite(space, 3.0, n=n, rest=0.2)
     data = (far[0], ends[0]), (far[1], ends[1])
-    for epsilon in (3.0, 30.0):
+    for epsilon in (1.0, 3.0, 30.0):  # of the first a constant, which looks at no features
         fit = fitted(kind, space, epsilon=epsilon)
         pair(f"geodesics found {epsilon:g}", fit, *data, attains=0.1)
         pair(f"geodesics found {epsilon:g} noisy", fit, *data, quiet=False)
@@ -1586,6 +1592,12 @@ def along_geodesics():
     counted = tuple((X, changed(spread, *along(space, [end]))[0]) for end in (1e-9, 2.9))
     pair("geodesics counts of residuals", fitted(kind, space, **settings), *counted)
     plane = Euclidean(2)
+    flat = [(X, y) for y in changed(rng.normal(size=(n, 2)), [1e6, 0.0], [-1e6, 0.0])]
+    pair("geodesics constant", fitted(kind, plane), *flat, attains=0.5)
+    pair("geodesics constant noisy", fitted(kind, plane), *flat, quiet=False)
+    owners = without_labels(exchanged(*[y for _, y in flat]))
+    flat = [(np.tile(X[:1], (len(y), 1)), y, ids) for y, _, ids in owners]
+    pair("geodesics constant of people", fitted(kind, plane), *flat, attains=0.4)
     huge = (changed(X, [1e200, -1e200])[0], changed(ends[0][:, 1:], [1e200, 1e-120])[0])
     fit = fitted(kind, plane, radius=1.0, feature_scale=1.0, epsilon=400.0)
     pair("geodesics extremes", fit, (X, ends[0][:, 1:]), huge, quiet=False)
