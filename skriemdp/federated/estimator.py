@@ -135,7 +135,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     n_rounds_ : int
         Rounds that were made: `n_rounds`, or those whose noise stays within half of the public ball
         of the estimator, by a rule of public numbers.  0 where one is too many: `point_` is the
-        start, nothing is asked, and the ledger gets a line of zero.  Not with ``local="statistic"``.
+        start, nothing is asked, and the ledger has a line of zero.  Not for ``local="statistic"``.
     point_ : ndarray
         Not with ``local="statistic"``.
     privacy_spent_ : PrivacySpent

@@ -40,8 +40,8 @@ from skriemdp.privacy.events import compose
 
 # Processes beyond the processors of any machine fail, and would do so after the charge.
 _MOST_JOBS = 1024
-# Root mean square length of the noise in a result, over the radius of the ball: half, and a tenth of
-# that to spare (benchmarks/federated.py --only rounds).
+# Root mean square length of the noise in a result, over the radius of the ball: half, and a tenth
+# of that to spare (benchmarks/federated.py --only rounds).
 _ROOM = 0.45
 
 

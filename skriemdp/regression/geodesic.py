@@ -30,7 +30,7 @@ from skriemdp.core.manifold_input import (
 from skriemdp.core.work import Work
 from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
-from skriemdp.inference.regions import ConfidenceRegion
+from skriemdp.inference.regions import ConfidenceRegion, share_outside
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.geodesic_releases import (
@@ -235,8 +235,11 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
                 covariance,
                 float(threshold),
                 level,
-                subject=subject,
+                subject=f"{subject}, of a population whose responses outside the ball of radius "
+                f"{self.radius_:.3g} that was used are moved onto its edge,",
                 privacy=self.privacy_spent_,
+                outside=share_outside(self.clipped_fraction_, self._clipped_noise, level),
+                remark="Those with features that were shortened are among them.",
             )
             for point, covariance, threshold in zip(points, covariances, thresholds, strict=True)
         ]
@@ -357,6 +360,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         self.center_, self.radius_ = found.center, found.radius
         self.feature_center_, self.feature_scale_ = place.center, place.scale
         self.clipped_fraction_ = found.clipped_fraction
+        self._clipped_noise = settings.clipped_noise
         self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
         if found.floored:
             warn_user(

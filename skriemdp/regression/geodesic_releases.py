@@ -154,6 +154,11 @@ class GeodesicPlan:
         rows = 0.0 if self.bounds is None else self.bounds.share
         return COUNT_SHARE + rows + (self.point_search.shares.total if self.point_search else 0.0)
 
+    @property
+    def clipped_noise(self) -> float:
+        """Standard deviation of the noise of the clipped share."""
+        return GaussianBudget(self.mu).count(COUNT_SHARE).sigma / self.n
+
     def reserved(self) -> GaussianBudget:
         """A budget of which everything was taken that a fit may release."""
         budget = GaussianBudget(self.mu)
