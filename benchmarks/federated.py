@@ -368,7 +368,8 @@ def most_rounds(first=80_000, fits=12):
     for signal in (50, 500, 5000):
         for space, count, trained in zip(spaces, (4, 10, 5), (4, 3, 1), strict=True):
             n = 500 if signal < 5000 else 2000
-            epsilon = float(brentq(lambda e, n=n: gaussian_mu(e, DELTA) - signal / n, 1e-3, 60.0))
+            mu = signal / n
+            epsilon = float(brentq(lambda e, mu=mu: gaussian_mu(e, DELTA) - mu, 1e-3, 60.0))
             for rounds in (1, 20, 100):
                 ratios = []
                 for seed in range(first, first + fits):
