@@ -580,3 +580,37 @@ def test_regions_of_a_constant_hold_the_mean():
         model = PrivateGeodesicRegressor(random_state=seed).fit(rng.normal(size=(125, 2)), y)
         held += int(model.confidence_region(np.zeros(2), 0.99).contains([[20.0, 20.0]])[0])
     assert held >= 48
+
+
+# -- whitened features -------------------------------------------------------------------------
+
+
+def alike(n, rng, d=4):
+    """Features that are alike, and a response that is the difference of two."""
+    X = 4.0 * rng.normal(size=(n, 1)) + rng.normal(size=(n, d))
+    return X, X[:, :1] - X[:, 1:2] + 0.3 * rng.normal(size=(n, 1))
+
+
+def test_white_features_find_contrasts_and_keep_their_bars():
+    ratios, errors = [], []
+    for seed in range(8):
+        X, y = alike(8000, np.random.default_rng(seed))
+        model = PrivateGeodesicRegressor(epsilon=2.0, random_state=seed).fit(X, y)
+        assert "moment of unit rows" in [each.name for each in model.privacy_spent_.releases]
+        off = model.coef_[:, 0] - np.array([1.0, -1.0, 0.0, 0.0])
+        ratios += list(np.abs(off) / model.coef_standard_error_[:, 0])
+        errors.append(np.mean((model.predict(X) - y) ** 2) / y.var())
+    assert np.median(errors) < 0.3  # .9 as they are
+    # Features that are shortened are few; a bar of one spread holds two thirds.
+    assert np.mean(np.array(ratios) < 3.0) > 0.9 and np.median(ratios) < 1.3
+
+
+@pytest.mark.parametrize("settings", [{"feature_scale": 5.0}, {"epsilon": 0.5}], ids=str)
+def test_features_of_few_records_or_known_ones_are_not_whitened(settings):
+    X, y = alike(8000, np.random.default_rng(0))
+    known = {"epsilon": 2.0, "random_state": 0, **settings}
+    model = PrivateGeodesicRegressor(**known).fit(X, y)
+    assert "moment of unit rows" not in [each.name for each in model.privacy_spent_.releases]
+    ids = np.arange(8000) // 2
+    people = PrivateGeodesicRegressor(epsilon=8.0, random_state=0).fit(X, y, groups=ids)
+    assert "moment of unit rows" not in [each.name for each in people.privacy_spent_.releases]

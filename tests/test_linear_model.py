@@ -29,7 +29,13 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.linear_model.preconditioners import Metric, Noised
 from skriemdp.linear_model.releases import Paper, root
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowPlace, shrunken
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    WHITE,
+    RowPlace,
+    Whitening,
+    shrunken,
+)
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer
@@ -1070,3 +1076,77 @@ def test_a_rare_class_that_a_fit_cannot_see_is_told():
         model = PrivateNoisyAdaGrad(classes=[False, True], random_state=1).fit(X, y)
     assert not model.predict(X).any()
     assert any("one label" in str(each.message) for each in seen)
+
+
+# -- whitened rows -----------------------------------------------------------------------------
+
+
+def contrast(n=3000, d=4, seed=0):
+    """A target that is the difference of two columns that are alike."""
+    rng = np.random.default_rng(seed)
+    X = 4.0 * rng.normal(size=(n, 1)) + rng.normal(size=(n, d))
+    return X, X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=n)
+
+
+def whitened(model, n=3000, d=4):
+    return WHITE in [each.name for each in model.plan(n, d).releases]
+
+
+def test_white_rows_find_contrasts_of_columns_that_are_alike():
+    X, y = contrast()
+    errors = {}
+    for preconditioner in ("auto", "none"):  # which whitens nothing
+        model = PrivateNoisyAdaGrad("huber", preconditioner, random_state=0).fit(X, y)
+        errors[preconditioner] = np.mean((model.predict(X) - y) ** 2) / y.var()
+        scores = X @ model.coef_ + model.intercept_
+        assert_allclose(model.predict(X), np.clip(scores, *model.target_range_), atol=1e-9)
+    assert errors["auto"] < 0.3 < 0.6 < errors["none"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"alpha": 0.1},
+        {"max_norm": 1.0},
+        {"batch_size": 100},
+        {"feature_norm": 3.0},
+        {"preconditioner": "noised"},
+        {"preconditioner": "none"},
+        {"loss": "log_loss", "classes": [0, 1]},
+        {"epsilon": 0.9},
+        {"public_X": np.eye(4)},
+        {"subspace": np.eye(4)[:, :2]},
+    ],
+    ids=str,
+)
+def test_what_else_is_asked_leaves_rows_as_they_are(settings):
+    assert whitened(PrivateNoisyAdaGrad("huber"))
+    assert not whitened(PrivateNoisyAdaGrad(**{"loss": "huber", **settings}))
+
+
+def test_people_and_sparse_rows_are_not_whitened():
+    X, y = contrast()
+    for rows, groups in ((csr_array(X), None), (X, np.arange(3000))):
+        model = PrivateNoisyAdaGrad("huber", random_state=0).fit(rows, y, groups=groups)
+        assert WHITE not in [each.name for each in model.privacy_spent_.releases]
+
+
+def test_whitening_is_that_of_the_moment_where_there_is_no_noise():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))
+    norm = 1.1 * np.linalg.norm(rows, axis=1).max()
+    moment = rows.T @ rows / len(rows) / norm**2
+    place = RowPlace(np.zeros(6), 1.0, white=Whitening.of(norm, moment, 0.0))
+    seen = place.seen(rows)
+    assert_allclose(seen.T @ seen / len(rows), np.eye(6), atol=1e-9)
+    coef = rng.normal(size=(2, 6))
+    assert_allclose(rows @ place.of_offsets(coef).T, seen @ coef.T, rtol=1e-9)
+    hidden = Whitening.of(norm, -moment, 1.0).matrix  # below zero: noise alone
+    assert_allclose(hidden.T @ hidden, np.eye(6) * 2.0 / math.sqrt(12.0), atol=1e-9)
+
+
+def test_huge_rows_are_shortened_before_they_are_whitened():
+    white = Whitening(2.0, np.eye(3))
+    rows = np.array([[1e200, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1e-200, 0.0, 0.0]])
+    assert (np.linalg.norm(white.unit(rows), axis=1) <= 1.0).all()
+    assert_allclose(white.unit(rows)[1], [0.0, 0.5, 0.0])

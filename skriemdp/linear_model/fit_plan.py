@@ -55,6 +55,9 @@ PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "non
 _FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
 # Names of the releases after the search.
 GRADIENTS, CONSTANT = "gradients", "mean target"
+# n mu over the root of the columns from which rows of regressors are whitened, and the most
+# columns, whose moment is decomposed (benchmarks/regressors.py --part white).
+_LEAST_WHITE, _WIDEST_WHITE = 400.0, 1000
 # Steps unless signal or preconditioner ask for more.
 _STEPS = 80
 # From this n mu over the root of the parameters on, noise costs less than what few short steps
@@ -133,6 +136,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         targets = dataclasses.replace(targets, shares=constant_shares())
         center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
+    if classes is None and _whitens(model, facts, n * mu) and bounds.search is not None:
+        bounds = dataclasses.replace(bounds, white=True)
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:
         work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
@@ -260,6 +265,19 @@ def _constant_plan(
         arithmetic=INTEGERS,
         releases=budget.releases,
     )
+
+
+def _whitens(model: Any, facts: dict[str, Any], signal: float) -> bool:
+    """Whether a regressor's rows are whitened, by public facts.
+
+    A ridge and a ball are of the rows as they are, and a sampled run is planned before it knows.
+    """
+    p = facts["p"]
+    plain = model.alpha == 0 and model.max_norm is None and model.batch_size is None
+    private = model.feature_norm == "private" and model.subspace is None and model.public_X is None
+    usual = model.preconditioner in ("auto", "norm", "diagonal")
+    rows = not (facts["sparse"] or facts.get("grouped", False)) and 1 < p <= _WIDEST_WHITE
+    return plain and private and usual and rows and signal >= _LEAST_WHITE * math.sqrt(p)
 
 
 def _basis(*asked: Any) -> np.ndarray:

@@ -72,7 +72,8 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         What centred features are divided by; rows of X longer than one are then shortened to it,
         silently.  "private" finds one number for all features privately, or one for each where
         their units differ and ``n mu >= 64 sqrt(n_features)``; with fewer records pass public ones.
-        Noise is the same for all features after the division.
+        Noise is the same for all features after the division.  In flat space, with ``n mu >= 1500
+        sqrt(n_features)`` and without groups, features that were found are whitened as well.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
     accountant, random_state
@@ -351,10 +352,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
             place = FeaturePlace(np.zeros(shape[0]), np.ones(shape[0]))
             self.coef_, self.coef_standard_error_ = np.zeros(shape), np.full(shape, math.inf)
         else:
-            scale = place.scale[:, None]
-            self.coef_ = model.slopes / scale
-            variances = np.einsum("iaia->ia", law.covariance())
-            self.coef_standard_error_ = np.sqrt(np.maximum(variances[1:], 0.0)) / scale
+            self.coef_, self.coef_standard_error_ = place.coefficients(law)
         self.residual_covariance_ = law.spread
         self.residual_radius_ = found.residual_radius
         self.center_, self.radius_ = found.center, found.radius

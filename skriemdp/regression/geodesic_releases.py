@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles, one_by_one
@@ -25,6 +26,7 @@ from skriemdp.location_scale.row_releases import (
     constant_shares,
     few_shares,
 )
+from skriemdp.location_scale.rows import row_products
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
@@ -49,6 +51,9 @@ _LEAST_FOR_TWO = 40.0
 # n mu from which a model of points beats a constant, where a search begins near them; in flat
 # space, where it does not, it takes more (benchmarks/regressors.py --part few).
 _LEAST_CURVED = 24.0
+# n mu over the root of the features from which they are whitened in flat space
+# (benchmarks/regressors.py --part white).
+_LEAST_WHITE = 1500.0
 # Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
 # log-normal prior.
 _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
@@ -71,10 +76,13 @@ class FeaturePlace:
     Parameters
     ----------
     center, scale : ndarray of shape (n_features,)
+    white : ndarray of shape (n_features, n_features), optional
+        What features, shortened, are multiplied by, to be shortened once more.
     """
 
     center: np.ndarray
     scale: np.ndarray
+    white: np.ndarray | None = None
 
     def raw(self, X: np.ndarray) -> np.ndarray:
         """Before they are shortened; entries so large that their squares overflow are cut.
@@ -87,9 +95,27 @@ class FeaturePlace:
             return np.clip((X - self.center) / self.scale, -_LARGEST, _LARGEST)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
+        rows = _short(self.raw(X))
+        return rows if self.white is None else _short(row_products(rows, self.white))
+
+    def within(self, X: np.ndarray) -> np.ndarray:
+        """Which rows are shortened nowhere."""
         rows = self.raw(X)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        return rows / np.maximum(lengths, 1.0)[:, None]
+        inside = np.einsum("ij,ij->i", rows, rows) <= 1.0
+        if self.white is None:
+            return inside
+        return inside & (row_squares(row_products(_short(rows), self.white)) <= 1.0)
+
+    def coefficients(self, law: ModelLaw) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes per unit of the features, and their standard errors; ``(n_features, dim)``."""
+        slopes, covariance, scale = law.model.slopes, law.covariance(), self.scale[:, None]
+        if self.white is None:
+            variances = np.einsum("iaia->ia", covariance)[1:]
+        else:
+            slopes = self.white @ slopes
+            inner = covariance[1:, :, 1:, :]
+            variances = np.einsum("ji,iaka,jk->ja", self.white, inner, self.white)
+        return slopes / scale, np.sqrt(np.maximum(variances, 0.0)) / scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +220,11 @@ class GeodesicPlan:
         shown = representatives(records.groups, len(X))
         features, meant = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
-        rows, dist = features.raw(X[shown]), functools.partial(self.geometry.dist, center)
+        dist = functools.partial(self.geometry.dist, center)
         inside = np.asarray(map_tiles(dist, points[shown])) <= radius
-        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        inside &= features.within(X[shown])
         beyond = int(np.count_nonzero(~inside))
-        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
+        clipped = clipped_fraction(beyond, len(inside), meant + missed, _ADVICE, budget, streams)
         z, rest, limit = features(X), budget.left, radius
         model = GeodesicModel(self.geometry, center, np.zeros((z.shape[1], self.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if self.two else budget.rest(_MOMENTS)
@@ -227,10 +253,13 @@ class GeodesicPlan:
             return self.features, 0.0
         own: Any = functools.partial(streams, "features")
         place, _ = self.bounds.release(Units((X,)), budget, own)
-        scale = np.full(X.shape[1], place.norm)
+        norm, white = place.norm, None
+        if place.white is not None:
+            norm, white = place.white.norm, place.white.matrix / place.norm
+        scale = np.full(X.shape[1], norm)
         if place.columns is not None:
             scale *= place.columns.scale
-        return FeaturePlace(np.asarray(place.center), scale), 1.0 - place.level
+        return FeaturePlace(np.asarray(place.center), scale, white), 1.0 - place.level
 
     def _ball(
         self, points: np.ndarray, budget: GaussianBudget, streams: Any
@@ -324,6 +353,13 @@ def plan_releases(
         if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
             bounds = apart
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
+        signal = n * mu / math.sqrt(n_features)
+        plain = geometry.is_flat and not averaged and n_features > 1
+        if plain and signal >= _LEAST_WHITE and bounds.share + points <= _MOST_SEARCHED:
+            bounds = dataclasses.replace(bounds, white=True)
+            return GeodesicPlan(
+                geometry, n, mu, features, bounds, point_search, center, radius, averaged
+            )
     total = points + (0.0 if bounds is None else bounds.share)
     if total > _MOST_SEARCHED:
         part = _MOST_SEARCHED / total
@@ -333,6 +369,12 @@ def plan_releases(
             shares = _cheaper(point_search.shares, part)
             point_search = dataclasses.replace(point_search, shares=shares)
     return GeodesicPlan(geometry, n, mu, features, bounds, point_search, center, radius, averaged)
+
+
+def _short(rows: np.ndarray) -> np.ndarray:
+    """Rows shortened to length one."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return rows / np.maximum(lengths, 1.0)[:, None]
 
 
 def _cheaper(shares: Shares, factor: float) -> Shares:

@@ -1229,6 +1229,28 @@ def _columns_of_linear_models():
     fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False, batch_size=20)
     pair("adagrad columns sampled, atoms", fit, *atoms, charge=_of_a_sampled_search)
     _ranges_of_targets()
+    _white_rows()
+
+
+def _white_rows():
+    """A long row turns by a right angle, and its target goes from one end to the other."""
+    rng = np.random.default_rng(11)
+    n, p = 60, 3
+    X, y = rng.normal(size=(n, p)), rng.uniform(-1.0, 1.0, size=n)
+    turned = changed(X, [1e6, 0.0, 0.0], [0.0, 1e6, 0.0])
+    data = list(zip(turned, [y[:, 0] for y in changed(y[:, None], [1.0], [-1.0])], strict=True))
+    settings = {"target_range": (-1.0, 1.0), "n_steps": 3, "epsilon": 200.0}
+    for title, more in (("", {}), (" about zero", {"fit_intercept": False})):
+        fit = fitted(PrivateNoisyAdaGrad, "huber", **settings, **more)
+        pair(f"adagrad white{title}", fit, *data, attains=0.4)
+        pair(f"adagrad white{title} noisy", fit, *data, quiet=False)
+    wild = list(zip(changed(X, [1e200, -1e200, 0.0], [1e-200, 0.0, 0.0]), [y, -y], strict=True))
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
+    pair("adagrad white extremes", fit, (wild[0][0], y), (wild[1][0], y), quiet=False)
+    fit = fitted(PrivateGeodesicRegressor, Euclidean(1), epsilon=3000.0)
+    data = [(rows, targets[:, None]) for rows, targets in data]
+    pair("geodesics white", fit, *data, attains=0.2)
+    pair("geodesics white noisy", fit, *data, quiet=False)
 
 
 def _ranges_of_targets():
