@@ -68,7 +68,7 @@ def variances_along(values: np.ndarray, noise: float) -> np.ndarray:
     Examples
     --------
     >>> variances_along(np.array([5.0, 1.2, 1.0, 0.8]), 0.1).round(3)
-    array([4.99 , 1.003, 1.003, 1.003])
+    array([4.987, 1.004, 1.004, 1.004])
     """
     d = len(values)
     edge, found = 2.0 * d * noise**2, np.full(d, float(values.mean()))

@@ -136,7 +136,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         targets = dataclasses.replace(targets, shares=constant_shares())
         center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
-    if classes is None and _whitens(model, facts, n * mu) and bounds.search is not None:
+    plain = not (facts["sparse"] or grouped or public_X is not None or model.batch_size)
+    if classes is None and plain and _whitens(model, p, n * mu):
         bounds = dataclasses.replace(bounds, white=True)
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:
@@ -267,17 +268,12 @@ def _constant_plan(
     )
 
 
-def _whitens(model: Any, facts: dict[str, Any], signal: float) -> bool:
-    """Whether a regressor's rows are whitened, by public facts.
-
-    A ridge and a ball are of the rows as they are, and a sampled run is planned before it knows.
-    """
-    p = facts["p"]
-    plain = model.alpha == 0 and model.max_norm is None and model.batch_size is None
-    private = model.feature_norm == "private" and model.subspace is None and model.public_X is None
+def _whitens(model: Any, p: int, signal: float) -> bool:
+    """Whether a regressor's rows are whitened; a ridge and a ball are of the rows as they are."""
+    plain = model.alpha == 0 and model.max_norm is None and model.subspace is None
     usual = model.preconditioner in ("auto", "norm", "diagonal")
-    rows = not (facts["sparse"] or facts.get("grouped", False)) and 1 < p <= _WIDEST_WHITE
-    return plain and private and usual and rows and signal >= _LEAST_WHITE * math.sqrt(p)
+    seen = 1 < p <= _WIDEST_WHITE and signal >= _LEAST_WHITE * math.sqrt(p)
+    return plain and usual and seen and model.feature_norm == "private"
 
 
 def _basis(*asked: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp.location_scale.rows import records_of
+from skriemdp.location_scale.rows import records_of, scaled_rows
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Radii, Shares, search_shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
@@ -66,7 +66,7 @@ class Whitening:
 
     @classmethod
     def of(cls, norm: float, moment: np.ndarray, noise: float) -> Whitening:
-        """From the released mean of ``u u'`` of rows u over their norm, and its noise.
+        """Make it from the released mean of ``u u'``, u rows over their norm, and its noise.
 
         Half of the largest eigenvalue that noise makes of itself is added to all.
         """
@@ -75,10 +75,8 @@ class Whitening:
         return cls(norm, vectors / np.sqrt(np.maximum(values, 0.0) + floor))
 
     def unit(self, rows: np.ndarray) -> np.ndarray:
-        """Rows shortened to the norm, over it."""
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-            return rows / np.maximum(lengths, self.norm)[:, None]
+        """Shorten rows to the norm, and divide them by it."""
+        return scaled_rows(rows, self.norm) / self.norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,21 +259,27 @@ class RowBounds:
     @property
     def share(self) -> float:
         """The most that is spent of ``mu**2``."""
-        if self.search is None or not self.white:
-            return self._place_share
-        return self._place_share + self._white_share + self.search.shares.final
+        if self.search is None:
+            return 0.0
+        last = self._white_share + self.search.shares.final if self.white else 0.0
+        return self._place_share + last
+
+    @property
+    def _asked(self) -> LocationScaleSearch:
+        """The search, where there is one."""
+        if not self.search:
+            raise RuntimeError("nothing is searched.")
+        return self.search
 
     @property
     def _place_share(self) -> float:
-        """What is spent of it before rows are whitened."""
-        if self.search is None:
-            return 0.0
+        """What is spent before rows are whitened."""
         further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
-        return self.search.shares.total + further
+        return self._asked.shares.total + further
 
     @property
     def _white_share(self) -> float:
-        """Of the moment of unit rows."""
+        """Share of the moment of unit rows."""
         return _WHITE_SHARE * (1.0 - self._place_share)
 
     @property
@@ -313,7 +317,7 @@ class RowBounds:
             Which records lie beyond its norm; private.
         """
         place, beyond = self._place(records, budget, streams)
-        if self.white and self.search is not None:
+        if self.white:
             return self._whitened(records, place, beyond, budget, streams)
         return place, beyond
 
@@ -326,7 +330,6 @@ class RowBounds:
         streams: Any,
     ) -> tuple[RowPlace, np.ndarray]:
         """Whiten the rows of a place, and find their norm once more."""
-        assert self.search is not None
         first = Whitening(place.norm, np.eye(self.d))
         table, held = records.arrays[0], Moment(1.0, self.d)
         mu, rng = budget.take(self._white_share, WHITE), streams("second moment")
@@ -350,11 +353,10 @@ class RowBounds:
         label: str,
     ) -> tuple[Found, np.ndarray]:
         """A last norm, of rows as they are seen, and which are longer."""
-        assert self.search is not None
         last = dataclasses.replace(
-            self.search,
+            self._asked,
             center=np.zeros(self.d),
-            shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
+            shares=Shares(0.0, 0.0, 0.0, self._asked.shares.final, 0),
             radii=dataclasses.replace(row_radii(), median=usual),
         )
         scaled = SeenRows(records.arrays[0], seen, self.d)
@@ -374,9 +376,8 @@ class RowBounds:
                 found = self.search.release(rows, budget, streams)
                 place = RowPlace(found.center, found.radius, found.level)
             return place, rows.outside(place.center, place.norm)
-        assert self.search is not None
-        shares = dataclasses.replace(self.search.shares, final=_GRID_SHARE)
-        search = dataclasses.replace(self.search, shares=shares)
+        shares = dataclasses.replace(self._asked.shares, final=_GRID_SHARE)
+        search = dataclasses.replace(self._asked, shares=shares)
         found = search.release(rows, budget, streams)
         within = dataclasses.replace(self.columns, center=found.center, norm=found.radius)
         columns = within.release(records, budget, streams)
