@@ -172,7 +172,7 @@ class GeodesicPlan:
         """Whether residuals of a first model are asked for."""
         strength = self.n * self.mu * math.sqrt(1.0 - self.searched)
         slopes = (1 + len(self.features.center)) * self.geometry.dim
-        return strength >= _LEAST_FOR_TWO * math.sqrt(slopes)
+        return not self.constant and strength >= _LEAST_FOR_TWO * math.sqrt(slopes)
 
     @property
     def searched(self) -> float:
