@@ -531,6 +531,11 @@ OTHERS = {
         PrivateNoisyAdaGrad("squared_error", n_steps=2, feature_norm=1.0, **LONG),
         None,
     ),
+    "PrivateNoisyAdaGrad, white rows": (
+        PrivateNoisyAdaGrad("huber", n_steps=2, epsilon=40.0),
+        None,
+    ),
+    "PrivateNoisyAdaGrad, a constant": (PrivateNoisyAdaGrad("huber", epsilon=1.0), None),
     "PrivateTangentClassifier": (
         PrivateTangentClassifier(center=[0.0, 0.0], radius=1.0, classes=[0, 1], **LONG),
         None,

@@ -2,6 +2,7 @@
 
     python benchmarks/federated.py --only risk        # the published problems at true privacy
     python benchmarks/federated.py --only slopes      # error against clients, rounds, local steps
+    python benchmarks/federated.py --only rounds      # does a run end farther off than its start?
     python benchmarks/federated.py --only engines     # time per round
     python benchmarks/federated.py --only flower      # the same between processes; needs Flower
     python benchmarks/federated.py --only thousand    # 1000 clients
@@ -19,12 +20,14 @@ import argparse
 import functools
 import importlib.util
 import secrets
+import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import brentq
 from sklearn.datasets import load_digits
 
 from skriemdp import PrivateFrechetMean, PrivatePrincipalEigenvector, frechet_mean
@@ -32,7 +35,8 @@ from skriemdp.federated import Cohort, FederatedEstimator, Identity, together
 from skriemdp.federated.agreement import Agreement
 from skriemdp.federated.attendance import Attempt, AttendanceBook, Member, bytes_of, request
 from skriemdp.federated.masks import packed
-from skriemdp.geometry import SPD
+from skriemdp.geometry import SPD, Hyperboloid, Sphere
+from skriemdp.privacy.calibration import gaussian_mu
 
 DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment" / "run.py"
 REPEATS = 3
@@ -352,10 +356,52 @@ def secure():
             print(f"| {count} | {length} | {each} |", flush=True)
 
 
+# -- rounds that noise allows ---------------------------------------------------------------------
+
+
+def most_rounds(first=80_000, fits=12):
+    """Distance to the mean over that of the start, half a ball; an error where it is above 1.05."""
+    print("| n mu | space | clients | rounds asked | made | median | 9 of 10 below |")
+    print("|---|---|---|---|---|---|---|")
+    spaces = (Sphere(2), Hyperboloid(3), SPD(3))
+    worst = 0.0
+    for signal in (50, 500, 5000):
+        for space, count, trained in zip(spaces, (4, 10, 5), (4, 3, 1), strict=True):
+            n = 500 if signal < 5000 else 2000
+            mu = signal / n
+            epsilon = float(brentq(lambda e, mu=mu: gaussian_mu(e, DELTA) - mu, 1e-3, 60.0))
+            for rounds in (1, 20, 100):
+                ratios = []
+                for seed in range(first, first + fits):
+                    rng = np.random.default_rng(seed)
+                    middle = np.r_[0.5, np.zeros(space.dim - 1)]
+                    moves = middle + 0.15 * rng.normal(size=(n, space.dim)) / np.sqrt(space.dim)
+                    X = np.asarray(space.exp_coordinates(space.base_point, moves))
+                    mean = PrivateFrechetMean(
+                        space, center=space.base_point, radius=1.0, epsilon=epsilon, delta=DELTA
+                    )
+                    model = FederatedEstimator(mean, rounds, trained, random_state=seed)
+                    model.fit(X, clients=np.arange(n) % count)
+                    goal = frechet_mean(X, space)
+                    ratios.append(
+                        space.dist(model.point_, goal) / space.dist(space.base_point, goal)
+                    )
+                middle, high = np.median(ratios), np.quantile(ratios, 0.9)
+                worst = max(worst, middle)
+                print(
+                    f"| {signal} | {space} | {trained} of {count} | {rounds} | {model.n_rounds_} "
+                    f"| {middle:.2f} | {high:.2f} |",
+                    flush=True,
+                )
+    if worst > 1.05:
+        sys.exit(f"a run ends {worst:.2f} times as far from the mean as its start")
+
+
 def main():
     parts = {
         "risk": risk_table,
         "slopes": slopes,
+        "rounds": most_rounds,
         "engines": engines,
         "flower": flower,
         "thousand": thousand,

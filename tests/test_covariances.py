@@ -1,5 +1,7 @@
 """Covariances that were released with noise: repair, simulation, and moves between points."""
 
+import math
+
 import numpy as np
 import pytest
 from conftest import random_points
@@ -20,8 +22,10 @@ from skriemdp.inference.covariances import (
     mean_hessian,
     repair,
     sampled,
+    shares_of,
     symmetric_noise,
     transport_matrix,
+    variances_along,
 )
 
 
@@ -167,3 +171,39 @@ def test_the_hessian_of_narrow_or_flat_data_is_the_first_term(rng):
     first = np.eye(6) - space.curvature_form(np.eye(3), spread) / 3.0
     assert_allclose(mean_hessian(space, np.eye(3), spread, 1.0), first, atol=1e-4)
     assert_array_equal(mean_hessian(Euclidean(6), np.zeros(6), spread, 1.0), np.eye(6))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1, 0.3])
+@pytest.mark.parametrize("kind", ["spikes", "decay", "round", "one", "many"])
+def test_shares_of_the_variance_count_no_noise(kind, noise):
+    values = {
+        "spikes": np.r_[1.0, 0.64, 0.04 * np.ones(8)],
+        "decay": 0.64 ** np.arange(20.0),
+        "round": np.ones(12),
+        "one": np.r_[1.0, 0.01 * np.ones(5)],
+        "many": np.r_[np.ones(3), 0.02 * np.ones(60)],
+    }[kind]
+    rng, d = np.random.default_rng(len(kind)), len(values)
+    found, truth, counted = [], [], []
+    for draw in symmetric_noise(rng, 40, d):
+        released, vectors = np.linalg.eigh(np.diag(values) + noise * draw)
+        released, vectors = released[::-1], vectors[:, ::-1]
+        truth.append(np.einsum("ji,j,ji->i", vectors, values, vectors)[:2].sum() / values.sum())
+        total = float(released.sum())
+        found.append(shares_of(variances_along(released, noise)[:2], total).sum())
+        counted.append(shares_of(released[:2], total).sum())
+        assert np.isclose(variances_along(released, noise).sum(), total)
+    error, before = (abs(np.median(each) / np.median(truth) - 1.0) for each in (found, counted))
+    if noise == 0.0:
+        assert error < 1e-9
+    elif noise * math.sqrt(2 * d) < 0.5 * values[0]:  # the noise does not hide the first
+        assert error < 0.12 and error <= before + 0.05
+
+
+def test_shares_of_a_matrix_of_noise_lie_between_nothing_and_one():
+    for total in (-1.0, 0.0, 1e-320, 3.0):
+        for values in ([0.0, 0.0], [-1.0, -2.0], [5.0, -4.0], [1e-310, 0.0]):
+            along = variances_along(np.array(values), 1.0)
+            shares = shares_of(along, total)
+            assert (shares >= 0.0).all() and shares.sum() <= 1.0 + 1e-12
+    assert variances_along(np.array([2.0]), 1.0) == [2.0]

@@ -122,6 +122,9 @@ GAUSS = PrivateFrechetMean(noise="gaussian", radius=1.0)
 RADII = {"radius": [1.0, 2.0]}
 SUMS = {"local": "statistic", "n_rounds": 1}
 LIKE = np.diag([1.0, 0.9, 1.1])
+UNITS, FEW_TRUE = 10.0 ** np.linspace(-3.0, 3.0, 8), np.arange(3000) % 25 == 0
+UNLIKE = UNITS * (RNG.normal(size=(3000, 8)) + 3.0 * FEW_TRUE[:, None] * np.eye(8)[0])
+FEW_TRUE = FEW_TRUE.astype(int)
 CALM = PrivateNoisyAdaGrad(classes=[0, 1], n_steps=2)
 
 # What is done, and what its messages tell to do instead.
@@ -156,6 +159,18 @@ CASES = {
     "few records for a radius": (
         mean(X[:50], epsilon=0.3, center=np.zeros(3)),
         mean(X[:50], epsilon=0.3, **BALL),
+    ),
+    "few records for targets that must be found": (
+        linear(X[:30], X[:30, 0], loss="huber"),
+        linear(X[:30], X[:30, 0], loss="huber", target_range=(-3.0, 3.0)),
+        linear(MANY, MANY[:, 0], loss="huber"),
+        linear(X[:30], X[:30, 0], loss="huber", epsilon=9.0),
+    ),
+    "one label for all rows": (
+        linear(UNLIKE, FEW_TRUE),
+        linear(UNLIKE / UNITS, FEW_TRUE),
+        linear(np.tile(UNLIKE, (10, 1)), np.tile(FEW_TRUE, 10)),
+        linear(UNLIKE, FEW_TRUE, epsilon=9.0),
     ),
     "few records for a model": (
         linear(X[:30], Y[:30]),
@@ -537,6 +552,17 @@ CASES = {
     ),
     # clients
     "sparse clients": (clients(GAUSS, sparse.csr_array(X), None, np.arange(N) % 4), clients(GAUSS)),
+    "more rounds than noise allows": (
+        clients(GAUSS, n_rounds=5000),
+        clients(GAUSS, n_rounds=1),
+        clients(clone(GAUSS).set_params(epsilon=90.0), n_rounds=50),
+        clients(GAUSS, MANY, None, np.arange(len(MANY)) % 4, n_rounds=50),
+    ),
+    "one round is too many": (
+        clients(GAUSS, X[:12], None, np.arange(12) % 4),
+        clients(GAUSS),
+        clients(clone(GAUSS).set_params(epsilon=90.0), X[:12], None, np.arange(12) % 4),
+    ),
     "no clients": (
         lambda: FederatedEstimator(GAUSS, 2, 2, accountant=Recorder()).fit(X),
         clients(GAUSS),

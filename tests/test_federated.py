@@ -5,6 +5,7 @@ import importlib
 import math
 import sys
 import threading
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,7 +131,7 @@ def test_whole_clients_need_hidden_cohorts():
         {"participation": "uniform"},
         {"local_steps": 2, "batch_fraction": 0.2, "step_size": 0.5},
         {"local": "rsvrg", "batch_fraction": 0.2, "step_size": 0.3},
-        {"unit": "client", "update_clip": 0.5},
+        {"unit": "client", "update_clip": 0.05},
         {"output": "random", "aggregation": "frechet"},
     ],
     ids=str,
@@ -915,3 +916,69 @@ def test_differences_clipped_by_distance_have_no_bias():
     # Ten times as many records as elsewhere: next to no noise.
     model.fit(np.tile(X, (10, 1, 1)), clients=np.tile(HOSPITALS, 10))
     assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02
+
+
+# -- rounds that noise allows ---------------------------------------------------------------------
+
+
+def rounds_of(asked, n=400, clients=4, radius=1.0, epsilon=1.0, accountant=None, **settings):
+    rows = 0.1 * np.random.default_rng(0).normal(size=(n, 3))
+    if isinstance(settings.get("step_size"), range):  # steps that become shorter
+        settings = settings | {"step_size": [1.0 / k for k in settings["step_size"]]}
+    mean = PrivateFrechetMean(radius=radius, epsilon=epsilon)
+    model = FederatedEstimator(mean, asked, clients, accountant=accountant, **settings)
+    return model.fit(rows, clients=np.arange(n) % clients)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"local_steps": 3},
+        {"step_size": 0.3},
+        {"step_size": range(1, 5001)},
+        {"batch_fraction": 0.5, "participation": "uniform"},
+        {"local": "rsvrg", "batch_fraction": 0.5, "step_size": 0.3},
+        {"unit": "client", "update_clip": 0.05, "epsilon": 4.0},
+        {"output": "random"},
+    ],
+    ids=str,
+)
+def test_more_rounds_than_noise_allows_are_not_made(settings, recording_accountant):
+    with pytest.warns(UserWarning, match="n_rounds=5000 would add up to more noise"):
+        most = rounds_of(5000, accountant=recording_accountant, **settings)
+    (event,) = recording_accountant.spends
+    assert 1 <= most.n_rounds_ < 5000 and most.privacy_spent_.public["n_rounds"] == most.n_rounds_
+    assert event == most.privacy_spent_.event
+    assert event.delta(most.estimator.epsilon) <= 1e-5
+    if "step_size" not in settings or np.ndim(settings["step_size"]) == 0:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert rounds_of(most.n_rounds_, **settings).n_rounds_ == most.n_rounds_
+
+
+def test_rounds_grow_with_the_square_of_the_records_over_the_dimension():
+    made = [rounds_of(10_000, n=n).n_rounds_ for n in (400, 800, 1600)]
+    assert made == sorted(made)
+    np.testing.assert_allclose(np.array(made) / made[0], [1.0, 4.0, 16.0], rtol=0.15)
+    # (t / 4)^2 / dim of each client's own t, the root of their number smaller, and .9^2 of that.
+    t = 1600 * gaussian_mu(1.0, 1e-5) / 4**0.5
+    assert made[-1] == pytest.approx(0.81 * (t / 4) ** 2 / 3, rel=0.1)
+
+
+def test_where_one_round_is_too_many_the_start_is_the_result_and_costs_nothing():
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+    with pytest.warns(UserWarning, match="no client is asked anything"):
+        model = rounds_of(20, n=24, accountant=budget)
+    assert model.n_rounds_ == 0 and not model.point_.any()
+    assert tuple(model.privacy_spent_) == (0.0, 0.0)
+    assert len(budget.history) == 1 and budget.spent.epsilon == 0.0
+    assert model.privacy_spent_.releases == ()
+    assert set(model.privacy_spent_by_client_) == {0, 1, 2, 3}
+
+
+def test_a_ball_that_nobody_named_allows_all_rounds():
+    erm = PrivateRiemannianERM(epsilon=0.3, clip_norm=1.0)
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    model = FederatedEstimator(erm, 30, 2, step_size=1e-3).fit(rows, clients=np.arange(40) % 2)
+    assert model.n_rounds_ == 30

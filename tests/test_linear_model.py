@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
+from skriemdp.linear_model.estimator import _Line, _says_one_label
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
@@ -27,7 +29,13 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.linear_model.preconditioners import Metric, Noised
 from skriemdp.linear_model.releases import Paper, root
-from skriemdp.location_scale.row_releases import COUNT_SHARE, shrunken
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    WHITE,
+    RowPlace,
+    Whitening,
+    shrunken,
+)
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer
@@ -956,3 +964,189 @@ def test_a_fit_makes_one_copy_of_dense_rows_in_32_bits_if_large(n, copies):
     tracemalloc.stop()
     assert peak < copies * X.nbytes + 2**23  # tiles, and numbers per record
     np.testing.assert_array_equal(X, before)
+
+
+# -- a constant in place of a model of few records -------------------------------------------
+
+
+def few(n=120, slope=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, 20.0 + slope * X[:, 0] + 0.5 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss": "squared_error"},
+        {"fit_intercept": False},
+        {"batch_size": 20},
+        {"feature_norm": 2.0, "preconditioner": "paper"},
+        {"preconditioner": "noised", "subspace": np.eye(3)[:, :2]},
+    ],
+    ids=str,
+)
+def test_few_records_whose_targets_must_be_found_give_a_constant(settings):
+    X, y = few()  # n mu = 32
+    model = PrivateNoisyAdaGrad(**{"loss": "huber", **settings})
+    plan = model.plan(len(X), 3)
+    assert [each.name for each in plan.releases] == [
+        "rough radii and means",
+        "radius",
+        "clipped fraction",
+        "mean target",
+    ]
+    model.fit(X, y)
+    assert model.is_constant_ and not model.coef_.any() and model.n_iter_ == 0
+    assert np.ptp(model.predict(X)) == 0.0
+    assert model.privacy_spent_.releases == plan.releases
+    assert model.privacy_spent_.mu == pytest.approx(gaussian_mu(1.0, 1e-5))
+
+
+def test_a_constant_says_so():
+    X, y = few()
+    with pytest.warns(UserWarning, match="n mu is 32.2, below 36"):
+        PrivateNoisyAdaGrad("huber", random_state=0).fit(X, y)
+    assert "one constant" in str(PrivateNoisyAdaGrad("huber").plan(len(X), 3))
+
+
+@pytest.mark.parametrize("known", [{"target_range": (15.0, 25.0)}, {"epsilon": 2.0}], ids=str)
+def test_a_model_where_the_targets_are_known_or_records_enough(known):
+    X, y = few()
+    model = PrivateNoisyAdaGrad("huber", random_state=0, **known).fit(X, y)
+    assert not model.is_constant_ and model.coef_.any()
+    assert not hasattr(PrivateNoisyAdaGrad(classes=[0, 1]).fit(X, y > 20.0), "is_constant_")
+
+
+def test_a_constant_is_near_the_mean_20_spreads_off():
+    # Of 30 fits at n mu = 32, none missed by more than a spread in 40 of 40 tries.
+    errors = [
+        PrivateNoisyAdaGrad("huber", random_state=seed).fit(*few(seed=seed)).intercept_ - 20.0
+        for seed in range(30)
+    ]
+    assert np.median(np.abs(errors)) < 0.6
+
+
+def test_a_constant_of_people_averages_their_own_targets():
+    X, y = few(n=240)
+    ids = np.repeat(np.arange(120), 2)
+    own = y.reshape(120, 2).mean(axis=1)
+    found = []
+    with mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)):
+        for groups in (ids, None):
+            rows, targets = (X, y) if groups is not None else (X[:120], own)
+            model = PrivateNoisyAdaGrad("huber", random_state=0).fit(rows, targets, groups=groups)
+            found.append(model.intercept_)
+    assert_allclose(found, np.mean(y), atol=0.05)
+
+
+# -- one label for all rows --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [1, 2, 8])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_label_is_told_where_every_row_has_it(columns, classes):
+    rng = np.random.default_rng(columns)
+    rows = rng.normal(size=(4000, columns))
+    norm = float(np.quantile(np.linalg.norm(rows, axis=1), 0.98))
+    place = RowPlace(np.zeros(columns), norm)
+    told = []
+    for gap in (0.0, 0.3, 0.6, 0.9, 1.2, 3.0):
+        coef = rng.normal(size=(1 if classes == 2 else classes, columns))
+        farthest = np.linalg.norm(coef, axis=1).max() * norm * (1.0 if classes == 2 else 2.0)
+        scores = np.zeros(len(coef))
+        scores[-1] = gap * farthest
+        line = _Line(place, coef, scores)
+        found = line.scores(rows)
+        labels = (found[:, 0] > 0.0) if classes == 2 else found.argmax(axis=1)
+        told.append(_says_one_label(line))
+        if told[-1]:
+            assert max(np.unique(labels, return_counts=True)[1]) > 0.98 * len(rows)
+    assert told[-2:] == [True, True] and not told[0]
+
+
+def test_a_rare_class_that_a_fit_cannot_see_is_told():
+    rng = np.random.default_rng(0)
+    units = 10.0 ** np.linspace(-3.0, 3.0, 8)
+    y = rng.random(3000) < 0.04
+    X = units * (rng.normal(size=(3000, 8)) + 3.0 * y[:, None] * np.eye(8)[0])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model = PrivateNoisyAdaGrad(classes=[False, True], random_state=1).fit(X, y)
+    assert not model.predict(X).any()
+    assert any("one label" in str(each.message) for each in seen)
+
+
+# -- whitened rows -----------------------------------------------------------------------------
+
+
+def contrast(n=3000, d=4, seed=0):
+    """A target that is the difference of two columns that are alike."""
+    rng = np.random.default_rng(seed)
+    X = 4.0 * rng.normal(size=(n, 1)) + rng.normal(size=(n, d))
+    return X, X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=n)
+
+
+def whitened(model, n=3000, d=4):
+    return WHITE in [each.name for each in model.plan(n, d).releases]
+
+
+def test_white_rows_find_contrasts_of_columns_that_are_alike():
+    X, y = contrast()
+    errors = {}
+    for preconditioner in ("auto", "none"):  # which whitens nothing
+        model = PrivateNoisyAdaGrad("huber", preconditioner, random_state=0).fit(X, y)
+        errors[preconditioner] = np.mean((model.predict(X) - y) ** 2) / y.var()
+        scores = X @ model.coef_ + model.intercept_
+        assert_allclose(model.predict(X), np.clip(scores, *model.target_range_), atol=1e-9)
+    assert errors["auto"] < 0.3 < 0.6 < errors["none"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"alpha": 0.1},
+        {"max_norm": 1.0},
+        {"batch_size": 100},
+        {"feature_norm": 3.0},
+        {"preconditioner": "noised"},
+        {"preconditioner": "none"},
+        {"loss": "log_loss", "classes": [0, 1]},
+        {"epsilon": 0.9},
+        {"public_X": np.eye(4)},
+        {"subspace": np.eye(4)[:, :2]},
+    ],
+    ids=str,
+)
+def test_what_else_is_asked_leaves_rows_as_they_are(settings):
+    assert whitened(PrivateNoisyAdaGrad("huber"))
+    assert not whitened(PrivateNoisyAdaGrad(**{"loss": "huber", **settings}))
+
+
+def test_people_and_sparse_rows_are_not_whitened():
+    X, y = contrast()
+    for rows, groups in ((csr_array(X), None), (X, np.arange(3000))):
+        model = PrivateNoisyAdaGrad("huber", random_state=0).fit(rows, y, groups=groups)
+        assert WHITE not in [each.name for each in model.privacy_spent_.releases]
+
+
+def test_whitening_is_that_of_the_moment_where_there_is_no_noise():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))
+    norm = 1.1 * np.linalg.norm(rows, axis=1).max()
+    moment = rows.T @ rows / len(rows) / norm**2
+    place = RowPlace(np.zeros(6), 1.0, white=Whitening.of(norm, moment, 0.0))
+    seen = place.seen(rows)
+    assert_allclose(seen.T @ seen / len(rows), np.eye(6), atol=1e-9)
+    coef = rng.normal(size=(2, 6))
+    assert_allclose(rows @ place.of_offsets(coef).T, seen @ coef.T, rtol=1e-9)
+    hidden = Whitening.of(norm, -moment, 1.0).matrix  # below zero: noise alone
+    assert_allclose(hidden.T @ hidden, np.eye(6) * 2.0 / math.sqrt(12.0), atol=1e-9)
+
+
+def test_huge_rows_are_shortened_before_they_are_whitened():
+    white = Whitening(2.0, np.eye(3))
+    rows = np.array([[1e200, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1e-200, 0.0, 0.0]])
+    assert (np.linalg.norm(white.unit(rows), axis=1) <= 1.0).all()
+    assert_allclose(white.unit(rows)[1], [0.0, 0.5, 0.0])

@@ -14,7 +14,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Poincare, Sphere
+from skriemdp import PrivateFrechetMean, PrivateGeodesicRegressor
+from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Poincare, Rotations, Sphere
 from skriemdp.inference import ConfidenceRegion, MeanInference, moments, regions
 from skriemdp.inference.covariances import factor, kept_share, parts, symmetric_noise
 
@@ -324,3 +325,18 @@ def test_a_covariance_without_repair_is_no_covariance(rng):
     assert np.linalg.eigvalsh(raw.score_covariance(raw.spread))[0] < 0.0
     assert np.linalg.eigvalsh(fit.covariance)[0] > 0.0
     assert regions.region_threshold(fit, 0.95) >= stats.chi2.ppf(0.95, 20)
+
+
+def test_reports_say_whom_a_region_is_about():
+    rng = np.random.default_rng(0)
+    helix = np.cumsum(0.2 * rng.standard_t(2, size=(800, 3)), axis=1)
+    X = Rotations().exp_coordinates(Rotations().base_point, helix)
+    mean = PrivateFrechetMean(Rotations(), uncertainty=True, epsilon=3.0).fit(X)
+    assert "are moved onto its edge" in str(mean.confidence_region())
+    assert "of the records lay outside that ball" in str(mean.confidence_region())
+    median = PrivateFrechetMean(statistic="median", uncertainty=True, epsilon=3.0).fit(helix)
+    assert "It is conservative" in str(median.confidence_region())
+    line = PrivateGeodesicRegressor(epsilon=8.0).fit(rng.normal(size=(800, 1)), helix)
+    said = str(line.confidence_region([0.0]))
+    assert "whose responses outside the ball of radius" in said
+    assert "of the records lay outside that ball" in said and "features" in said

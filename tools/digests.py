@@ -312,6 +312,7 @@ def linear() -> Iterator[tuple[str, Fit]]:
             "public": public,
             "public people": public | {"people": True},
             "much": {"epsilon": 8.0},
+            "white": {"epsilon": 200.0},
             "ridge": {"alpha": 0.1},
             "through zero": {"fit_intercept": False},
             "noised": {"preconditioner": "noised"},
@@ -376,7 +377,10 @@ def regressions() -> Iterator[tuple[str, Fit]]:
             "people": {"people": True},
             "ball": ball(space),
             "scaled": {"feature_center": np.zeros(2), "feature_scale": 2.0},
+            "white": {"epsilon": 3000.0},
         }.items():
+            if way == "white" and space != "euclidean":
+                continue
             given = {"manifold": geometry} | more
 
             def fit(seed: int, given: Any = given, make: Any = make) -> Any:

@@ -436,6 +436,8 @@ def _linear(estimator: PrivateNoisyAdaGrad, n: int = 100) -> Neighbours:
     y, z = _swapped(np.resize(ends[:2], n), ends[1])
 
     def score(model: PrivateNoisyAdaGrad) -> float:
+        if getattr(model, "is_constant_", False):
+            return float(model.intercept_)
         coef = np.atleast_2d(model.coef_)
         slope = coef[0, 0] if len(coef) == 1 else coef[1, 0] - coef[0, 0]
         return float(slope * model.feature_norm_)

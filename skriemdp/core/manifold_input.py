@@ -372,6 +372,23 @@ def warn_small_model(n: int, signal: float) -> None:
         )
 
 
+def warn_constant(signal: float, least: float, public: str) -> None:
+    """Warn, from public numbers, that a regressor is one constant.
+
+    Parameters
+    ----------
+    signal, least : float
+        n mu, and what a model needs.
+    public : str
+        Which parameters would say where the targets lie.
+    """
+    warn_user(
+        f"n mu is {signal:.3g}, below {least:g}, and it has to be found where y lies: this fit is "
+        "one constant, the mean of y, because a model would be noise (is_constant_). Use more "
+        f"records or a larger epsilon, or pass a public {public}."
+    )
+
+
 def clipped_share(
     noisy: float, sigma: float, expected: float, radius: float, cure: str, pure: bool = False
 ) -> float:

@@ -32,7 +32,7 @@ from skriemdp.federated.agent import Agent
 from skriemdp.federated.clients import Clients, clients_of_a_person, read_clients
 from skriemdp.federated.loop import Checkpoint, InProcessTransport, ServerLoop
 from skriemdp.federated.planning import (
-    calibrated,
+    affordable,
     check_settings,
     check_takes_groups,
     domain_and_start,
@@ -132,6 +132,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     ----------
     estimator_ : PrivateEstimator
         A copy of `estimator` whose learned point is the federated one.
+    n_rounds_ : int
+        Rounds that were made: `n_rounds`, or those whose noise stays within half of the public ball
+        of the estimator, by a rule of public numbers.  0 where one is too many: `point_` is the
+        start, nothing is asked, and the ledger has a line of zero.  Not for ``local="statistic"``.
     point_ : ndarray
         Not with ``local="statistic"``.
     privacy_spent_ : PrivacySpent
@@ -270,7 +274,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
         settings = local_settings(self, estimator, probe, start)
-        event, noise = calibrated(self, participation, settings, probe, most)
+        taken, event, noise = affordable(
+            self, participation, settings, probe, domain, start, sizes, most
+        )
+        self.n_rounds_ = 0 if taken is None else taken.n_rounds
         digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
@@ -280,7 +287,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         facts = {
             "clients": list(map(str, names)),
             "manifold": str(probe.geometry),
-            "n_rounds": self.n_rounds,
+            "n_rounds": self.n_rounds_,
             "arithmetic": INTEGERS,
             "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
         }
@@ -292,8 +299,12 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         public |= {"start": start.tolist(), "budget": _paid_by(self._accountant())}
         checkpoint = None if self.checkpoint is None else Checkpoint(os.fsdecode(self.checkpoint))
         with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
+            if taken is None:
+                spent = PrivacySpent(0.0, 0.0, compose([]), unit, public=facts | {"releases": ()})
+                spent = dataclasses.replace(spent, entry=self._charge(spent, {}))
+                return self._started(estimator, start, noise, spent, names)
             loop, fit_id, entry = self._charged(
-                loop, participation, names, spent, public, checkpoint, streams
+                loop, taken, names, spent, public, checkpoint, streams
             )
             with (charged := Charged(entry)):
                 problems = {
@@ -320,6 +331,19 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         if self.unit == "record":
             local = local_event(settings, noise, probe.integers_of_a_step)
             self.privacy_spent_by_client_ = self._spent_by_client(local, loop.schedule, names)
+        return self
+
+    def _started(
+        self, estimator: Any, start: np.ndarray, noise: float, spent: PrivacySpent, names: Any
+    ) -> Self:
+        """Learn the public start; nothing was released."""
+        self.refused_updates_, self.noise_multiplier_ = [], noise
+        self.point_, self.privacy_spent_ = np.asarray(start), spent
+        self.estimator_ = estimator
+        estimator._adopt_point(self.point_)
+        estimator.privacy_spent_ = spent
+        if self.unit == "record":
+            self.privacy_spent_by_client_ = dict.fromkeys(names, spent)
         return self
 
     def _fit_sums(
@@ -389,7 +413,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         with (charged := Charged(entry)):
             rng = streams("participation")
             rows = participation.draw(rng).tolist()
-            pick = int(rng.integers(self.n_rounds)) if self.output == "random" else -1
+            pick = int(rng.integers(self.n_rounds_)) if self.output == "random" else -1
             found = drawn(rows, pick)
             if checkpoint is not None:
                 # From here on a restart continues this run; a crash before here charges again.
@@ -430,7 +454,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             # Drawn ahead for all clients at once, integers cost little.
             shared = NoiseStreams()("simulated clients")
             steps = settings.n_steps + (settings.method == "rsvrg")
-            releases = self.n_rounds * self.clients_per_round * steps
+            releases = self.n_rounds_ * self.clients_per_round * steps
             integers = next(iter(problems.values())).integers_of_a_step
             expect_integers(shared, releases * integers)
         agent = functools.partial(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import os
@@ -18,6 +19,7 @@ from skriemdp._validation import (
     check_scale,
     shown,
 )
+from skriemdp._warnings import warn_user
 from skriemdp.core.additive import Additive
 from skriemdp.core.estimator import Data
 from skriemdp.core.manifold_input import check_descent_domain, public_point
@@ -34,9 +36,13 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import compose
 
 # Processes beyond the processors of any machine fail, and would do so after the charge.
 _MOST_JOBS = 1024
+# Root mean square length of the noise in a result, over the radius of the ball: half, and a tenth
+# of that to spare (benchmarks/federated.py --only rounds).
+_ROOM = 0.45
 
 
 def check_settings(run: Any) -> None:
@@ -229,6 +235,95 @@ def calibrated(
     noise = calibrate(event, epsilon, delta, (0.05, 1e5))
     check_run((noise,), integers)
     return event(noise), noise
+
+
+def affordable(
+    run: Any,
+    participation: Participation,
+    settings: LocalSettings,
+    problem: Problem,
+    domain: GeodesicBall | None,
+    start: np.ndarray,
+    sizes: dict[int, int],
+    clients: int = 1,
+) -> tuple[Participation | None, Event, float]:
+    """Rounds whose noise stays within half of the public ball, their event and noise multiplier.
+
+    More would end farther from the answer than the start is, so a warning says how many are left;
+    None where one is too many.  Without a public ball nothing tells how much noise is too much, and
+    all rounds are made.
+
+    Parameters
+    ----------
+    run : FederatedEstimator
+    participation : Participation
+    settings : LocalSettings
+    problem : Problem
+    domain : GeodesicBall or None
+    start : ndarray
+    sizes : dict
+        Public numbers of records of the clients, with ``unit="record"``.
+    clients : int
+        Of one person.
+    """
+    event, noise = calibrated(run, participation, settings, problem, clients)
+    if domain is None:
+        return participation, event, noise
+    asked, room = participation.n_rounds, _ROOM * float(domain.radius)
+    while (far := _noise_length(run, participation, settings, problem, start, sizes, noise)) > room:
+        # Noise grows at least like the root of the rounds, and its events are no smaller than it.
+        fewer = int(participation.n_rounds * min(room / far, 1.0))
+        if fewer == participation.n_rounds:
+            fewer -= 1
+        if fewer < 1:
+            warn_user(
+                "the noise of one round is longer than half of the public ball, so no client is "
+                "asked anything: the result is the public start (n_rounds_). Use more records, a "
+                "larger epsilon or a smaller ball."
+            )
+            return None, compose([]), noise
+        participation = dataclasses.replace(participation, n_rounds=fewer)
+        event, noise = calibrated(run, participation, settings, problem, clients)
+    if participation.n_rounds < asked:
+        warn_user(
+            f"n_rounds={asked} would add up to more noise than half of the public ball, and end "
+            f"farther from the answer than the start; {participation.n_rounds} are made "
+            "(n_rounds_). Use more records or a larger epsilon, or ask for fewer rounds."
+        )
+    return participation, event, noise
+
+
+def _noise_length(
+    run: Any,
+    participation: Participation,
+    settings: LocalSettings,
+    problem: Problem,
+    start: np.ndarray,
+    sizes: dict[int, int],
+    noise: float,
+) -> float:
+    """About the root mean square length of the noise in the last point of a run; public.
+
+    Steps of a mean forget a share of what came before, those of other costs may forget nothing.
+    """
+    step, steps = float(np.max(settings.step_size)), settings.n_steps
+    if run.unit == "client":
+        one = 2.0 * float(run.update_clip) / participation.clients_per_round
+        forgotten, count = 1.0 - max(1.0 - step, 0.0) ** steps, participation.n_rounds
+    else:
+        bound = problem.clipped_gradient_ball(start, settings.clip_norm).radius
+        counts = settings.batch_fraction * np.array(list(sizes.values()), dtype=float)
+        one = 2.0 * bound * math.sqrt(np.mean(counts**-2.0) / participation.clients_per_round)
+        forgotten, count = step, participation.n_rounds * steps
+        if settings.method == "rsvrg":  # the noise of an anchor is in all steps after it
+            step *= steps + 1
+            step = min(step, 1.0) if isinstance(problem, FrechetProblem) else step
+            forgotten, count = step, participation.n_rounds
+        one *= step
+    kept = float(count)
+    if isinstance(problem, FrechetProblem) and forgotten < 2.0:
+        kept = min(kept, 1.0 / (forgotten * (2.0 - forgotten)))
+    return noise * one * math.sqrt(kept * problem.geometry.dim)
 
 
 @runtime_checkable

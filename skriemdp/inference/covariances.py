@@ -50,6 +50,44 @@ def kept_share(matrix: np.ndarray, noise: float) -> np.ndarray:
     return kept
 
 
+def variances_along(values: np.ndarray, noise: float) -> np.ndarray:
+    """Variances along the eigenvectors of a noisy covariance, without what noise adds to them.
+
+    An eigenvalue that stands g out of the others, of mean b, has a vector along which the variance
+    is ``b + sqrt(g^2 - 2 d noise^2)``; what is within ``sqrt(2 d) noise`` of them tells nothing
+    apart, and all of these get their mean (docs/theory/pca.md, "Shares of the variance").  The sum
+    stays the trace, whose noise has mean zero.
+
+    Parameters
+    ----------
+    values : ndarray of shape (d,)
+        Of the released matrix, decreasing.
+    noise : float
+        As of :func:`repair`.
+
+    Examples
+    --------
+    >>> variances_along(np.array([5.0, 1.2, 1.0, 0.8]), 0.1).round(3)
+    array([4.987, 1.004, 1.004, 1.004])
+    """
+    d = len(values)
+    edge, found = 2.0 * d * noise**2, np.full(d, float(values.mean()))
+    for place in range(d - 1):
+        rest = (values.sum() - found[:place].sum()) / (d - place)
+        square = float(values[place] - rest) ** 2 - edge
+        if values[place] <= rest or square <= 0.0:
+            break
+        found[place] = rest + math.sqrt(square)
+        found[place + 1 :] = (values.sum() - found[: place + 1].sum()) / (d - place - 1)
+    return found
+
+
+def shares_of(variances: np.ndarray, total: float) -> np.ndarray:
+    """Some variances over the total of all, each and together in [0, 1]."""
+    known = np.maximum(variances, 0.0)
+    return known / max(total, float(known.sum()), 1e-300)
+
+
 def parts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``tr(matrix) / d`` times the identity, and the rest; each of shape (..., d, d)."""
     d = matrix.shape[-1]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
@@ -21,7 +20,7 @@ from skriemdp.inference.covariances import (
     sampled,
     symmetric_noise,
 )
-from skriemdp.inference.regions import ConfidenceRegion, Inference
+from skriemdp.inference.regions import ConfidenceRegion, Inference, share_outside
 
 # Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
@@ -219,8 +218,7 @@ class MeanInference(Inference):
         """
         outside = None
         if clipped is not None:
-            share, noise = clipped
-            outside = min(max(share, 0.0) + noise * float(ndtri(level)), 1.0)
+            outside = share_outside(*clipped, level)
         return self._region(
             level,
             subject=f"the Fréchet mean of {of}, whose points outside the ball of radius "

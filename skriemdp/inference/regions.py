@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtri
 from scipy.stats import chi2
 
 from skriemdp._config import check_bytes
@@ -48,6 +48,8 @@ class ConfidenceRegion(QuietQueries):
     outside : float or None
         With probability `level`, over the noise, no larger share of the fit's records lay outside
         the ball and was moved onto its edge.  None where nothing was.
+    remark : str
+        What else a report says, in sentences.
 
     Notes
     -----
@@ -73,6 +75,7 @@ class ConfidenceRegion(QuietQueries):
     subject: str = "the mean of the population"
     privacy: Any = None
     outside: float | None = None
+    remark: str = ""
 
     @functools.cached_property
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +168,7 @@ class ConfidenceRegion(QuietQueries):
         return (
             f"The private estimate is {estimate}; with confidence {percent}, "
             f"{self.subject} lies in the region around it with {self._extent()}. "
-            f"{self._moved(percent)}{self._protection()}"
+            f"{self._moved(percent)}{self.remark and self.remark + ' '}{self._protection()}"
         )
 
     def _moved(self, percent: str) -> str:
@@ -198,6 +201,11 @@ class ConfidenceRegion(QuietQueries):
         told = {k: v for k, v in spent.public.items() if k not in ("arithmetic", "releases")}
         facts = ", ".join(_fact(name, value) for name, value in told.items())
         return f"The release behind it is {promise}; public were {facts or 'no other facts'}."
+
+
+def share_outside(share: float, noise: float, level: float) -> float:
+    """What a released share is at most, with probability `level` over its noise."""
+    return min(max(share, 0.0) + noise * float(ndtri(level)), 1.0)
 
 
 def _share(share: float) -> str:

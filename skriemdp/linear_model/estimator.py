@@ -25,7 +25,7 @@ from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.core.manifold_input import LEAST_SIGNAL, bounds_cure, warn_published_labels
 from skriemdp.core.parameters import read_labels
 from skriemdp.descent.releases import Evidence
-from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
+from skriemdp.linear_model.fit_plan import CONSTANT, GRADIENTS, plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import (
     CLASSIFICATION,
     LOSSES,
@@ -60,6 +60,23 @@ class _Line(NamedTuple):
         filled = issparse(X) and self.place.center.any()
         rows = self.place.offsets(X.toarray() if filled else X)
         return np.asarray(rows @ self.coef.T + self.intercept)
+
+
+def _says_one_label(line: _Line) -> bool:
+    """Whether rows within their norm of their centre have the centre's label, most of them surely.
+
+    Of a classifier; a function of released numbers.
+    """
+    coef, at_center = line.coef, line.intercept
+    if len(coef) == 1:
+        coef, at_center = np.concatenate([np.zeros_like(coef), coef]), np.append(0.0, at_center)
+    first = int(at_center.argmax())
+    others = np.arange(len(coef)) != first
+    gaps = at_center[first] - at_center[others]
+    lengths = np.linalg.norm(coef[first] - coef[others], axis=1)
+    # Rows of several columns as long as that hardly ever point along one vector.
+    part = 1.0 if coef.shape[1] < 8 else 0.75
+    return bool((gaps > part * lengths * line.place.norm).all())
 
 
 def _is_classifier(estimator: PrivateNoisyAdaGrad) -> bool:
@@ -115,7 +132,9 @@ default="auto"
         a classifier of n records and d columns looks at the columns one by one where ``n mu >= 64
         sqrt(d)`` and no public rows or subspace are given (sparse X: of at most 512 columns), and
         divides each by a scale of its own where they come in unlike units; the norm is then that
-        of the scaled rows.
+        of the scaled rows.  A regressor of ``n mu >= 400 sqrt(d)`` also whitens dense rows, where
+        nothing else is asked of them (no penalty, ball, subspace, public rows, batches or groups),
+        for 15 % of what the search leaves; the norm is then that of whitened rows.
     target_range : tuple of float or "private", default="private"
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
         "private" finds them privately, for 10 to 32 % of ``mu**2``, and from `public_y`, where
@@ -190,6 +209,11 @@ default="auto"
     n_iter_ : int
     step_size_ : float
         The longest allowed.
+    is_constant_ : bool
+        Regressors only: whether `predict` says the same for all rows, the mean of the targets, with
+        all of the budget.  So does a fit that has to find the range of the targets where ``n mu <
+        36``, n, epsilon and delta public: it then asks nothing about the rows, and a model would be
+        worse.
     public_baseline_ : PrivateNoisyAdaGrad or None
         The model fitted to the public rows alone; compare it with this one on public or test rows,
         because at small epsilon it often wins.
@@ -402,6 +426,10 @@ default="auto"
 
     def _expected(self, plan: Plan, facts: dict[str, Any], spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
+        if settings.constant is not None:
+            noise = settings.constant.sigma(settings.usual_mu)
+            what = "x half the width of the range of the targets (their mean)"
+            return Expected("one constant, gaussian noise", (ExpectedError("noise", noise, what),))
         solver = settings.solver
         if not settings.sampled:
             solver = solver.with_mu(settings.usual_mu)
@@ -429,21 +457,18 @@ default="auto"
         # A sampled run has an event of its own.
         planned = plan.releases[:-1] if settings.sampled else plan.releases
         budget = GaussianBudget(settings.bounds.mu, planned)
+        if settings.constant is not None:
+            self._release_constant(data, settings, budget, streams)
+            return
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         meant, where = 1.0 - place.level, ""
         found = self._ways_to_bounds()
         if settings.targets is not None:
-            of_targets = Units((targets[:, None],), groups)
-            own: Any = functools.partial(streams, "targets")
-            within, missed = settings.targets.release(of_targets, budget, own)
-            (middle,) = within.center
-            # Far from zero neighbouring floats may be farther apart than that.
-            half = max(within.norm, 2.0 * np.spacing(abs(middle)))
-            self.target_range_ = float(middle - half), float(middle + half)
-            targets = scaled_targets(targets, *self.target_range_)
-            beyond, meant = beyond | missed, meant + 1.0 - within.level
+            targets, missed, outside = self._release_targets(data, settings, budget, streams)
+            beyond, meant = beyond | missed, meant + outside
             where = ", or their targets out of range,"
             found["target_range"] = way_to("target_range", self.target_range)
+            self.is_constant_ = False
         solver, basis, intercept = settings.solver, settings.basis, bool(self.fit_intercept)
         self.clipped_fraction_ = clipped_fraction(
             int(np.count_nonzero(beyond)),
@@ -459,7 +484,7 @@ default="auto"
         unit = row_unit(intercept)
 
         def seen(rows: Any) -> Any:
-            return unit_rows(place.offsets(rows), place.norm, intercept)
+            return unit_rows(place.seen(rows), place.norm, intercept)
 
         rows: Any = SeenRows(X, seen, X.shape[1] + intercept)
         if issparse(X) or groups is not None or basis is not None or solver.basis_at is not None:
@@ -479,6 +504,13 @@ default="auto"
         self.center_, self.feature_norm_ = place.center, place.norm
         classes = data.facts["classes"]
         self._learn(weights, basis, unit, place, classes)
+        if classes is not None and evidence >= Evidence.HIDDEN and _says_one_label(self._line):
+            warn_user(
+                "scores hardly vary beside those at the center of the rows: this model gives one "
+                "label to all, or nearly all, rows. A rare class, or columns in unlike units, hide "
+                "what tells the classes apart: divide columns by public numbers of their size, or "
+                "use more records or a larger epsilon."
+            )
         self.preconditioner_ = solver.preconditioner
         self.preconditioner_spectrum_, self.preconditioner_floor_ = spectrum, floor
         self.noise_scale_ = noise
@@ -495,6 +527,47 @@ default="auto"
                 baseline.feature_names_in_ = self.feature_names_in_
             baseline._learn(settings.public_weights, basis, unit, place, classes)
             self.public_baseline_ = baseline
+
+    def _release_targets(
+        self, data: Data, settings: Any, budget: GaussianBudget, streams: Any
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Targets scaled to [-1, 1], which were clipped, and the share that was meant to be.
+
+        Sets `target_range_`.
+        """
+        targets = data.arrays[1]
+        own: Any = functools.partial(streams, "targets")
+        records = Units((targets[:, None],), data.groups)
+        within, missed = settings.targets.release(records, budget, own)
+        (middle,) = within.center
+        # Far from zero neighbouring floats may be farther apart than that.
+        half = max(within.norm, 2.0 * np.spacing(abs(middle)))
+        self.target_range_ = float(middle - half), float(middle + half)
+        return scaled_targets(targets, *self.target_range_), missed, 1.0 - within.level
+
+    def _release_constant(
+        self, data: Data, settings: Any, budget: GaussianBudget, streams: Any
+    ) -> None:
+        """The mean of the targets; of the rows nothing is asked."""
+        targets, missed, outside = self._release_targets(data, settings, budget, streams)
+        self.clipped_fraction_ = clipped_fraction(
+            int(np.count_nonzero(missed)),
+            data.facts["n"],
+            outside,
+            f"have targets out of range and were clipped; {bounds_cure(target_range=None)}",
+            budget,
+            streams,
+        )
+        mu, rng = budget.rest(CONSTANT), streams("constant")
+        mean = settings.constant.release(Units((targets,), data.groups), mu, rng)
+        bounds, solver = settings.bounds, settings.solver
+        place = RowPlace(bounds.center, bounds.norm)
+        self._set_line(np.zeros((1, data.facts["p"])), np.array([mean]), place, None)
+        self.is_constant_, self.noise_scale_ = True, settings.constant.sigma(mu)
+        self.center_, self.feature_norm_ = place.center, place.norm
+        self.preconditioner_, self.preconditioner_spectrum_ = solver.preconditioner, np.zeros(0)
+        self.preconditioner_floor_, self.n_iter_, self.step_size_ = 0.0, 0, 0.0
+        self.public_baseline_ = None
 
     def _alternative(self) -> str:
         """What a fit falls back to that learned nothing."""
@@ -516,7 +589,13 @@ default="auto"
         intercept = np.zeros(weights.shape[1])
         if self.fit_intercept:
             weights, intercept = weights[:-1], weights[-1] * unit
-        coef = weights.T * (unit / place.norm)
+        coef = place.of_offsets(weights.T * (unit / place.norm))
+        self._set_line(coef, intercept, place, classes)
+
+    def _set_line(
+        self, coef: np.ndarray, intercept: np.ndarray, place: RowPlace, classes: np.ndarray | None
+    ) -> None:
+        """Set the coefficients from those of scaled targets and rows at their place."""
         if classes is None:
             low, high = self.target_range_
             half = 0.5 * (high - low)
@@ -528,10 +607,11 @@ default="auto"
             self.feature_scale_, self.feature_limit_ = place.columns.scale, place.columns.limit
         coef = coef / self.feature_scale_
         intercept = intercept - coef @ place.center
+        self.coef_, self.intercept_ = coef, intercept
         if classes is None:
-            self.coef_, self.intercept_ = coef[0], float(intercept[0])
+            self.coef_, self.intercept_ = coef[0], intercept[0].item()
         else:
-            self.classes_, self.coef_, self.intercept_ = classes, coef, intercept
+            self.classes_ = classes
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self, "coef_")

@@ -22,7 +22,7 @@ from skriemdp._validation import (
 )
 from skriemdp.core.arithmetic import INTEGERS, MATRIX
 from skriemdp.core.estimator import Plan
-from skriemdp.core.manifold_input import public_array, warn_small_model
+from skriemdp.core.manifold_input import public_array, warn_constant, warn_small_model
 from skriemdp.core.parameters import read_labels
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
@@ -36,11 +36,14 @@ from skriemdp.linear_model.glm import (
     target_interval,
     unit_rows,
 )
+from skriemdp.linear_model.releases import ScaledMean
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
     LABEL_CLIP,
+    LEAST_FOR_MODEL,
     TARGET_CLIP,
     RowBounds,
+    constant_shares,
     few_shares,
 )
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
@@ -50,8 +53,11 @@ from skriemdp.privacy.events import Event, compose
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
 # Preconditioners that decompose a matrix in every step, and the largest matrix: time.
 _FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
-# Name of the releases after the search.
-GRADIENTS = "gradients"
+# Names of the releases after the search.
+GRADIENTS, CONSTANT = "gradients", "mean target"
+# n mu over the root of the columns from which rows of regressors are whitened, and the most
+# columns, whose moment is decomposed (benchmarks/regressors.py --part white).
+_LEAST_WHITE, _WIDEST_WHITE = 400.0, 1000
 # Steps unless signal or preconditioner ask for more.
 _STEPS = 80
 # From this n mu over the root of the parameters on, noise costs less than what few short steps
@@ -85,6 +91,8 @@ class FitPlan:
         Of a fixed public subspace.
     public_weights : ndarray of shape (size, n_outputs) or None
         Fitted to the public rows.
+    constant : ScaledMean or None
+        What is released in place of a model; nothing is then asked of the rows.
     """
 
     bounds: RowBounds
@@ -95,6 +103,7 @@ class FitPlan:
     start: np.ndarray
     basis: np.ndarray | None
     public_weights: np.ndarray | None
+    constant: ScaledMean | None = None
 
     @property
     def usual_mu(self) -> float:
@@ -120,12 +129,19 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     apart = None
     if model.subspace is None and not (facts["sparse"] and p > 512):
         apart = TARGET_CLIP if classes is None else LABEL_CLIP
+    interval = _interval(model, classes)
+    targets = None if classes is not None else _target_bounds(n, mu, interval)
+    few = targets is not None and targets.search is not None and n * mu < LEAST_FOR_MODEL
+    if few and targets:
+        targets = dataclasses.replace(targets, shares=constant_shares())
+        center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
     bounds = RowBounds(n, p, mu, center, norm, apart=apart)
+    plain = not (facts["sparse"] or grouped or public_X is not None or model.batch_size)
+    if classes is None and plain and _whitens(model, p, n * mu):
+        bounds = dataclasses.replace(bounds, white=True)
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:
         work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
-    interval = _interval(model, classes)
-    targets = None if classes is not None else _target_bounds(n, mu, interval)
     searched = bounds.share + _share(targets) + COUNT_SHARE
     rest = mu * math.sqrt(1.0 - searched)
     public = None
@@ -146,7 +162,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # Batches have more noise than their mu says, people's gradients are short, and long steps leave
     # a public start: the rule was tried on none of them.
     little_noise = noise_is_small(n, width, rest) and not (sampled or grouped or warm)
-    if not warm:
+    if few:
+        warn_constant(n * mu, LEAST_FOR_MODEL, "target_range")
+    elif not warm:
         warn_small_model(n, n * rest / math.sqrt(width * n_outputs))
     name = model.preconditioner
     if name == "auto":
@@ -216,6 +234,10 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         start = weights = public_minimizer(public.in_basis(basis), penalty)
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
+    if few and targets:
+        settings = FitPlan(bounds, targets, solver, False, loss, start, None, None, ScaledMean(n))
+        public_facts = _public_facts(model, facts, None, None, None)
+        return _constant_plan(settings, targets, public_facts, work)
     return Plan(
         event=compose([first.event, solver.event(n)]) if sampled else budget.event,
         settings=FitPlan(bounds, targets, solver, sampled, loss, start, basis, weights),
@@ -224,6 +246,34 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         arithmetic=MATRIX if name == "paper" else INTEGERS,
         releases=budget.releases,
     )
+
+
+def _constant_plan(
+    settings: FitPlan, targets: RowBounds, public: dict[str, Any], work: Work
+) -> Plan:
+    """The plan of the mean of targets whose range is found, with all of the budget."""
+    budget = GaussianBudget(targets.mu)
+    targets.reserve(budget)
+    budget.take(COUNT_SHARE, COUNT, 1)
+    least = budget.rest(CONSTANT, 1)
+    for mu in (least, targets.mu):  # what the search leaves lies in between
+        ScaledMean(targets.n).held.check(mu)
+    return Plan(
+        event=budget.event,
+        settings=settings,
+        public=public,
+        work=work,
+        arithmetic=INTEGERS,
+        releases=budget.releases,
+    )
+
+
+def _whitens(model: Any, p: int, signal: float) -> bool:
+    """Whether a regressor's rows are whitened; a ridge and a ball are of the rows as they are."""
+    plain = model.alpha == 0 and model.max_norm is None and model.subspace is None
+    usual = model.preconditioner in ("auto", "norm", "diagonal")
+    seen = 1 < p <= _WIDEST_WHITE and signal >= _LEAST_WHITE * math.sqrt(p)
+    return plain and usual and seen and model.feature_norm == "private"
 
 
 def _basis(*asked: Any) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The release of Noisy AdaGrad's matrices, as published; its gradients are sums of batches."""
+"""Releases of a linear model beside gradients, which are sums of batches: a constant in place of
+a model, and Noisy AdaGrad's matrices as published."""
 
 from __future__ import annotations
 
@@ -9,9 +10,39 @@ import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.linear_model.preconditioners import Metric, Preconditioner
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.held import VectorSet, ball
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity
+
+
+@dataclass(frozen=True)
+class ScaledMean:
+    """The mean of numbers in [-1, 1], of n records: what is left of a model of very few.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP, as a sum of numbers in an interval of length 2.
+    """
+
+    n: int
+
+    @property
+    def held(self) -> VectorSet:
+        """The interval."""
+        return ball(Ball(1.0), 1)
+
+    def sigma(self, mu: float) -> float:
+        """Standard deviation of the mean's noise."""
+        return self.held.sigma(self.held.check(mu)) / self.n
+
+    def release(self, numbers: Units, mu: float, rng: np.random.Generator) -> float:
+        """The mean, moved into [-1, 1]."""
+        noisy = private_sum(numbers, lambda rows: rows[:, None], self.held, mu, rng)
+        return float(np.clip(noisy.value[0] / self.n, -1.0, 1.0))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp.location_scale.rows import records_of
+from skriemdp.location_scale.rows import records_of, scaled_rows
 from skriemdp.location_scale.search import (
     RADIUS,
     LocationScaleSearch,
@@ -23,6 +23,8 @@ from skriemdp.location_scale.search import (
 )
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
+from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from skriemdp.location_scale.columns import Columns, ColumnSearch
     from skriemdp.location_scale.grouped_rows import GroupedRows
     from skriemdp.location_scale.rows import Rows
+    from skriemdp.location_scale.search import Found
 
 # Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
@@ -38,11 +41,49 @@ COUNT_SHARE = 0.01
 # Scales at which columns in unlike units are clipped; what is cut off costs targets more than
 # labels (benchmarks/raw_tables.py --columns).
 LABEL_CLIP, TARGET_CLIP = 4.0, 20.0
+# Share of what a place leaves for the second moment of unit rows, where they are whitened
+# (benchmarks/regressors.py --part white).
+_WHITE_SHARE = 0.15
+# Name of the release.
+WHITE = "moment of unit rows"
 # n mu from which on a search costs little, and more than two means are taken; below, radii and
 # means get larger shares.
 _PLENTY = 100.0
+# n mu below which a regressor is a constant where nobody knows where its targets lie: what their
+# search leaves makes a model of noise (benchmarks/regressors.py --part few).
+LEAST_FOR_MODEL = 36.0
 # Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
 _GRID_SHARE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """What makes rows of about one spread in every direction that their noise does not hide.
+
+    Attributes
+    ----------
+    norm : float
+        Rows, as scaled columns, are shortened to it and divided by it.
+    matrix : ndarray of shape (d, d)
+        W, which they are then multiplied by.
+    """
+
+    norm: float
+    matrix: np.ndarray
+
+    @classmethod
+    def of(cls, norm: float, moment: np.ndarray, noise: float) -> Whitening:
+        """Make it from the released mean of ``u u'``, u rows over their norm, and its noise.
+
+        Half of the largest eigenvalue that noise makes of itself is added to all.
+        """
+        values, vectors = np.linalg.eigh(moment)
+        floor = 0.5 * noise * math.sqrt(2.0 * len(values))
+        return cls(norm, vectors / np.sqrt(np.maximum(values, 0.0) + floor))
+
+    def unit(self, rows: np.ndarray) -> np.ndarray:
+        """Shorten rows to the norm, and divide them by it."""
+        return scaled_rows(rows, self.norm) / self.norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +99,24 @@ class RowPlace:
         1 where the norm is public.
     columns : Columns or None
         Limits and scales, where the columns were looked at one by one.
+    white : Whitening or None
+        Where the norm is that of rows as :meth:`seen` gives them.
     """
 
     center: np.ndarray
     norm: float
     level: float = 1.0
     columns: Columns | None = None
+    white: Whitening | None = None
+
+    def seen(self, X: Any) -> Any:
+        """The rows that a model is fitted to: offsets, or white rows of these."""
+        rows = self.offsets(X)
+        return rows if self.white is None else self.white.unit(rows) @ self.white.matrix
+
+    def of_offsets(self, coef: np.ndarray) -> np.ndarray:
+        """Coefficients of offsets, from those of the rows that are seen."""
+        return coef if self.white is None else coef @ self.white.matrix.T / self.white.norm
 
     def offsets(self, X: Any) -> Any:
         """The rows less the centre, each number within its column's limit and over its scale.
@@ -112,6 +165,14 @@ def few_shares(t: float) -> Shares:
     return Shares(0.0, radius, move, final, 3)
 
 
+def constant_shares() -> Shares:
+    """Shares of a search before a constant, the mean of what was found, that needs little itself.
+
+    Two rounds find what lies 20 spreads from zero from n mu = 22 on (benchmarks/regressors.py).
+    """
+    return Shares(0.0, 0.16, 0.16, 0.15, 2)
+
+
 def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     """A noisy vector moved towards zero, and about the error left in each of its coordinates.
 
@@ -157,6 +218,8 @@ class RowBounds:
         The largest share of rows that the norm is asked to hold.
     shares : Shares, optional
         Of the search; by default a rule of n mu.
+    white : bool, default=False
+        Whether rows are whitened, where the norm is searched and so many records show how.
     apart : float, optional
         Columns may get scales of their own, where the norm is searched and so many records show
         them, and are then clipped at so many scales.  By default they do not.
@@ -175,6 +238,7 @@ class RowBounds:
     highest: float = 0.997
     shares: Shares | None = None
     apart: float | None = None
+    white: bool = False
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -205,8 +269,26 @@ class RowBounds:
         """The most that is spent of ``mu**2``."""
         if self.search is None:
             return 0.0
+        last = self._white_share + self.search.shares.final if self.white else 0.0
+        return self._place_share + last
+
+    @property
+    def _asked(self) -> LocationScaleSearch:
+        """The search, where there is one."""
+        if not self.search:
+            raise RuntimeError("nothing is searched.")
+        return self.search
+
+    @property
+    def _place_share(self) -> float:
+        """What is spent before rows are whitened."""
         further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
-        return self.search.shares.total + further
+        return self._asked.shares.total + further
+
+    @property
+    def _white_share(self) -> float:
+        """Share of the moment of unit rows."""
+        return _WHITE_SHARE * (1.0 - self._place_share)
 
     @property
     def usual_mu(self) -> float:
@@ -223,6 +305,10 @@ class RowBounds:
         if self.columns is not None:
             budget.take(_GRID_SHARE, RADIUS)
             self.columns.reserve(budget)
+        if self.white and self.search is not None:
+            held = Moment(1.0, self.d)
+            held.check(budget.take(self._white_share, WHITE, self.d**2))
+            budget.take(self.search.shares.final, RADIUS)
 
     def release(
         self, records: Units, budget: GaussianBudget, streams: NoiseStreams
@@ -238,6 +324,59 @@ class RowBounds:
         beyond : ndarray of bool
             Which records lie beyond its norm; private.
         """
+        place, beyond = self._place(records, budget, streams)
+        if self.white:
+            return self._whitened(records, place, beyond, budget, streams)
+        return place, beyond
+
+    def _whitened(
+        self,
+        records: Units,
+        place: RowPlace,
+        beyond: np.ndarray,
+        budget: GaussianBudget,
+        streams: Any,
+    ) -> tuple[RowPlace, np.ndarray]:
+        """Whiten the rows of a place, and find their norm once more."""
+        first = Whitening(place.norm, np.eye(self.d))
+        table, held = records.arrays[0], Moment(1.0, self.d)
+        mu, rng = budget.take(self._white_share, WHITE), streams("second moment")
+        units = SeenRows(table, lambda rows: first.unit(place.offsets(rows)), self.d)
+        noisy = private_sum(Units((units,)), lambda rows: rows, held, mu, rng)
+        white = Whitening.of(place.norm, noisy.value / self.n, noisy.sigma / self.n)
+        place = dataclasses.replace(place, white=white)
+        found, outside = self._norm(
+            place.seen, records, math.sqrt(self.d), budget, streams, "white"
+        )
+        level = max(place.level + found.level - 1.0, 0.0)
+        return dataclasses.replace(place, norm=found.radius, level=level), beyond | outside
+
+    def _norm(
+        self,
+        seen: Any,
+        records: Units,
+        usual: float,
+        budget: GaussianBudget,
+        streams: Any,
+        label: str,
+    ) -> tuple[Found, np.ndarray]:
+        """A last norm, of rows as they are seen, and which are longer."""
+        last = dataclasses.replace(
+            self._asked,
+            center=np.zeros(self.d),
+            shares=Shares(0.0, 0.0, 0.0, self._asked.shares.final, 0),
+            radii=dataclasses.replace(row_radii(), median=usual),
+        )
+        scaled = SeenRows(records.arrays[0], seen, self.d)
+        rows = RowRecords(records_of(dataclasses.replace(records, arrays=(scaled,))))
+        own: Any = functools.partial(streams, label)
+        found = last.release(rows, budget, own)
+        return found, rows.outside(rows.origin, found.radius)
+
+    def _place(
+        self, records: Units, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[RowPlace, np.ndarray]:
+        """Where rows are, before they are whitened."""
         rows = RowRecords(records_of(records))
         if self.columns is None:
             place = RowPlace(self.center, self.norm)  # type: ignore[arg-type]  # if both are public
@@ -245,27 +384,16 @@ class RowBounds:
                 found = self.search.release(rows, budget, streams)
                 place = RowPlace(found.center, found.radius, found.level)
             return place, rows.outside(place.center, place.norm)
-        assert self.search is not None
-        shares = dataclasses.replace(self.search.shares, final=_GRID_SHARE)
-        search = dataclasses.replace(self.search, shares=shares)
+        shares = dataclasses.replace(self._asked.shares, final=_GRID_SHARE)
+        search = dataclasses.replace(self._asked, shares=shares)
         found = search.release(rows, budget, streams)
         within = dataclasses.replace(self.columns, center=found.center, norm=found.radius)
         columns = within.release(records, budget, streams)
         place = RowPlace(columns.center, found.radius, found.level, columns)
         # Quantiles of a normal law are .84 of its standard deviation from its mean.
         usual = 1.2 * math.sqrt(self.d) if columns.unlike else found.radius
-        last = dataclasses.replace(
-            self.search,
-            center=np.zeros(self.d),
-            shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
-            radii=dataclasses.replace(row_radii(), median=usual),
-        )
-        scaled = SeenRows(records.arrays[0], place.offsets, self.d)
-        rows = RowRecords(records_of(dataclasses.replace(records, arrays=(scaled,))))
-        again: Any = functools.partial(streams, "scaled rows")
-        found = last.release(rows, budget, again)
-        place = dataclasses.replace(place, norm=found.radius, level=found.level)
-        return place, rows.outside(rows.origin, place.norm)
+        found, beyond = self._norm(place.offsets, records, usual, budget, streams, "scaled rows")
+        return dataclasses.replace(place, norm=found.radius, level=found.level), beyond
 
 
 def row_radii() -> Radii:

@@ -15,7 +15,7 @@ from skriemdp._validation import check_count, check_option
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import ball_cure, clipped_share
-from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.inference.covariances import coordinate_jacobian, shares_of, variances_along
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import PointEstimator, public_domain, search_domain
 from skriemdp.mean.expected import expected_joint_mean
@@ -79,7 +79,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         tends to be too large otherwise: noise and sampling both pull the first component towards
         what is large by chance.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        Over `frechet_variance_`.
+        Share of the variance along them.  Unlike `explained_variance_` over `frechet_variance_`, it
+        counts no noise: it comes from the released matrix without shrinkage, less what noise adds.
     spectrum_ : ndarray of shape (dim,)
         Variances of all components.
     frechet_variance_ : float
@@ -245,7 +246,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         # Shrinkage of the spectrum may leave no direction; those of the noisy matrix are kept.
         to_mean = coordinate_jacobian(geometry, found.center, found.step)
         noisy = to_mean @ (found.second - np.outer(found.first, found.first)) @ to_mean.T
-        vectors = np.linalg.eigh(0.5 * (noisy + noisy.T))[1][:, ::-1].T
+        values, axes = np.linalg.eigh(0.5 * (noisy + noisy.T))
+        values, vectors = values[::-1], axes[:, ::-1].T
         variances = np.einsum("ki,ij,kj->k", vectors, found.tangent_covariance, vectors)
         order = np.argsort(-variances, kind="stable")
         self.spectrum_ = np.maximum(variances[order], 0.0)
@@ -256,8 +258,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         self.components_ = vectors * signs
         self.explained_variance_ = self.spectrum_[: self.n_components]
         self.frechet_variance_ = float(self.spectrum_.sum())
-        total = max(self.frechet_variance_, 1e-300)
-        self.explained_variance_ratio_ = self.explained_variance_ / total
+        along = variances_along(values, found.second_noise)[order]
+        self.explained_variance_ratio_ = shares_of(along[: self.n_components], float(values.sum()))
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         search = plan.settings.search

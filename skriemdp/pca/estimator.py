@@ -24,6 +24,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import bounds_cure
 from skriemdp.core.work import Work, decomposed
+from skriemdp.inference.covariances import shares_of
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import told_fraction
@@ -113,7 +114,8 @@ manifold, default="auto"
     explained_variance_ : ndarray of shape (n_components,)
         Released variances along the components, of the clipped rows, at least zero.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        Their shares of the released total, in [0, 1].
+        Shares of the variance along the components, in [0, 1], of the released total; where these
+        are eigenvectors of a released matrix, less what noise adds to eigenvalues.
     singular_values_ : ndarray of shape (n_components,)
         ``sqrt(n * explained_variance_)``.
     mean_ : ndarray of shape (n_features,)
@@ -540,8 +542,8 @@ manifold, default="auto"
         self.row_norm_ = float(row_norm)
         self.components_ = subspace.components
         self.explained_variance_ = variances
-        total = max(subspace.total_variance, float(variances.sum()))
-        self.explained_variance_ratio_ = variances / total if total > 0 else 0.0 * variances
+        along = variances if subspace.along is None else subspace.along
+        self.explained_variance_ratio_ = shares_of(along, subspace.total_variance)
         self.singular_values_ = np.sqrt(n * variances)
         self.spectrum_ = subspace.spectrum
         self.spectrum_noise_scale_ = subspace.spectrum_noise

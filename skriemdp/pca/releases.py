@@ -14,6 +14,7 @@ from scipy.special import chdtri
 from skriemdp._arrays import squared_lengths
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
+from skriemdp.inference.covariances import variances_along
 from skriemdp.location_scale.rows import centred_rows, row_products
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
@@ -65,6 +66,9 @@ class Subspace:
         All eigenvalues of the released matrix, decreasing.
     spectrum_noise : float or None
         Standard deviation of the noise of that matrix's entries off the diagonal.
+    along : ndarray of shape (k,) or None
+        Variances without what noise adds to eigenvalues, where the components are eigenvectors of
+        that matrix.
     """
 
     components: np.ndarray
@@ -73,6 +77,7 @@ class Subspace:
     noise_scale: float
     spectrum: np.ndarray | None = None
     spectrum_noise: float | None = None
+    along: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class RefineRelease(Release):
         frame = signed(frame)
         variances = np.einsum("ij,ij->j", frame, matrix @ frame)
         return dataclasses.replace(
-            rough, components=frame.T, variances=variances, noise_scale=scale
+            rough, components=frame.T, variances=variances, noise_scale=scale, along=None
         )
 
     def reserve(self, budget: Budget, d: int, people: bool) -> None:
@@ -312,6 +317,7 @@ def from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
         noise_scale=sigma / math.sqrt(2.0),
         spectrum=values[::-1].copy(),
         spectrum_noise=sigma / math.sqrt(2.0),
+        along=variances_along(values[::-1], sigma)[:k],
     )
 
 

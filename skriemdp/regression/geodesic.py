@@ -24,15 +24,21 @@ from skriemdp.core.manifold_input import (
     public_ball,
     public_point,
     refuse_foreign,
+    warn_constant,
     warn_small_search,
 )
 from skriemdp.core.work import Work
 from skriemdp.geometry.ball import check_bounded
 from skriemdp.geometry.base import Geometry
-from skriemdp.inference.regions import ConfidenceRegion
+from skriemdp.inference.regions import ConfidenceRegion, share_outside
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.geodesic_releases import FeaturePlace, GeodesicPlan, plan_releases
+from skriemdp.regression.geodesic_releases import (
+    FeaturePlace,
+    GeodesicPlan,
+    least_for_model,
+    plan_releases,
+)
 from skriemdp.regression.planning import public_scale
 from skriemdp.regression.scores import ManifoldRegressor
 
@@ -66,7 +72,8 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         What centred features are divided by; rows of X longer than one are then shortened to it,
         silently.  "private" finds one number for all features privately, or one for each where
         their units differ and ``n mu >= 64 sqrt(n_features)``; with fewer records pass public ones.
-        Noise is the same for all features after the division.
+        Noise is the same for all features after the division.  In flat space, with ``n mu >= 1500
+        sqrt(n_features)`` and without groups, features that were found are whitened as well.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
     accountant, random_state
@@ -93,6 +100,11 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
     kept_ : float
         By which `predict` multiplies the slopes: less than one where a part of what they say is
         their own error.  `coef_`, `base_point_` and the regions are before that.
+    is_constant_ : bool
+        Whether `predict` says the same for all features, a mean of the responses.  So does a fit
+        that has to find their ball where ``n mu < 36`` (24 on curved spaces), n, epsilon and delta
+        public: it then asks nothing about the features, `coef_` is zero with infinite errors, and
+        regions are those of the mean.
     n_releases_ : int
         1 where a public rule of n, epsilon, delta and the sizes says that residuals of a first
         model are not worth their price; else 2.
@@ -212,6 +224,9 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         check_fraction(level=level)
         single = np.ndim(X) == 1
         z = self._features(np.asarray(plain(X, "X"))[None] if single else X)
+        subject = "the point of the model at these features"
+        if self.is_constant_:
+            subject = "the mean of the responses"
         points, covariances = self._law.covariances(z)
         thresholds = self._law.thresholds(z, level)
         regions = [
@@ -221,8 +236,11 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
                 covariance,
                 float(threshold),
                 level,
-                subject="the point of the model at these features",
+                subject=f"{subject}, of a population whose responses outside the ball of radius "
+                f"{self.radius_:.3g} that was used are moved onto its edge,",
                 privacy=self.privacy_spent_,
+                outside=share_outside(self.clipped_fraction_, self._clipped_noise, level),
+                remark="Those with features that were shortened are among them.",
             )
             for point, covariance, threshold in zip(points, covariances, thresholds, strict=True)
         ]
@@ -265,7 +283,9 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         plan = plan_releases(
             geometry, n, mu, features, middle, d, center, radius, averaged=averaged
         )
-        if plan.point_search is not None or plan.bounds is not None:
+        if plan.constant:
+            warn_constant(n * mu, least_for_model(geometry), "center and radius")
+        elif plan.point_search is not None or plan.bounds is not None:
             warn_small_search(n, mu)
         size = 1 + d + geometry.dim
         plan.check()
@@ -325,16 +345,20 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
         self._law, self._place, self._predictor = law, found.features, found.predictor
-        self.base_point_, scale = model.base, found.features.scale[:, None]
-        self.coef_ = model.slopes / scale
-        variances = np.einsum("iaia->ia", law.covariance())
-        self.coef_standard_error_ = np.sqrt(np.maximum(variances[1:], 0.0)) / scale
+        self.base_point_, self.is_constant_ = model.base, settings.constant
+        shape = data.facts["d"], settings.geometry.dim
+        place = found.features
+        if settings.constant:
+            place = FeaturePlace(np.zeros(shape[0]), np.ones(shape[0]))
+            self.coef_, self.coef_standard_error_ = np.zeros(shape), np.full(shape, math.inf)
+        else:
+            self.coef_, self.coef_standard_error_ = place.coefficients(law)
         self.residual_covariance_ = law.spread
         self.residual_radius_ = found.residual_radius
         self.center_, self.radius_ = found.center, found.radius
-        self.feature_center_ = found.features.center
-        self.feature_scale_ = found.features.scale
+        self.feature_center_, self.feature_scale_ = place.center, place.scale
         self.clipped_fraction_ = found.clipped_fraction
+        self._clipped_noise = settings.clipped_noise
         self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
         if found.floored:
             warn_user(

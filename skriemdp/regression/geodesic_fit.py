@@ -243,6 +243,8 @@ def shrunk(law: ModelLaw, gram: Gram) -> tuple[GeodesicModel, float, bool]:
         standard deviations.
     """
     model, size = law.model, law.model.slopes.size
+    if not size:  # a constant
+        return model, 1.0, True
     mean = gram.matrix[0, 1:] / law.n
     root = factor(gram.matrix[1:, 1:] / law.n - np.outer(mean, mean))
     seen = float(np.sum((root.T @ model.slopes) ** 2))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles, one_by_one
@@ -18,11 +19,14 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
+    LEAST_FOR_MODEL,
     TARGET_CLIP,
     RowBounds,
     clipped_fraction,
+    constant_shares,
     few_shares,
 )
+from skriemdp.location_scale.rows import row_products
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
@@ -44,6 +48,12 @@ _FIRST, _RADIUS = 0.25, 0.1
 # One release of everything is better below this n mu over the root of the number of slopes
 # (benchmarks/geodesic_regression.py --part errors).
 _LEAST_FOR_TWO = 40.0
+# n mu from which a model of points beats a constant, where a search begins near them; in flat
+# space, where it does not, it takes more (benchmarks/regressors.py --part few).
+_LEAST_CURVED = 24.0
+# n mu over the root of the features from which they are whitened in flat space
+# (benchmarks/regressors.py --part white).
+_LEAST_WHITE = 1500.0
 # Grid of the radii of residuals, over the radius of the responses, and the median and spread of the
 # log-normal prior.
 _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
@@ -52,8 +62,6 @@ _RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
 _WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
 # Of scaled features, whose squares must not overflow.
 _LARGEST = 1e100
-# Rows ``(1, z)`` are divided by this to have length one at most.
-_ROW = math.sqrt(2.0)
 _ADVICE = (
     "have features or responses outside of their bounds and were clipped; choose feature_scale, "
     "center and radius from public knowledge of the data, or pass feature_scale='private' and "
@@ -68,20 +76,46 @@ class FeaturePlace:
     Parameters
     ----------
     center, scale : ndarray of shape (n_features,)
+    white : ndarray of shape (n_features, n_features), optional
+        What features, shortened, are multiplied by, to be shortened once more.
     """
 
     center: np.ndarray
     scale: np.ndarray
+    white: np.ndarray | None = None
 
     def raw(self, X: np.ndarray) -> np.ndarray:
-        """Before they are shortened; entries so large that their squares overflow are cut."""
+        """Before they are shortened; entries so large that their squares overflow are cut.
+
+        Of no columns for a constant, which looks at none.
+        """
+        if not len(self.center):
+            return np.zeros((len(X), 0))
         with np.errstate(over="ignore"):
             return np.clip((X - self.center) / self.scale, -_LARGEST, _LARGEST)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
+        rows = _short(self.raw(X))
+        return rows if self.white is None else _short(row_products(rows, self.white))
+
+    def within(self, X: np.ndarray) -> np.ndarray:
+        """Which rows are shortened nowhere."""
         rows = self.raw(X)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        return rows / np.maximum(lengths, 1.0)[:, None]
+        inside = np.einsum("ij,ij->i", rows, rows) <= 1.0
+        if self.white is None:
+            return inside
+        return inside & (row_squares(row_products(_short(rows), self.white)) <= 1.0)
+
+    def coefficients(self, law: ModelLaw) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes per unit of the features, and their standard errors; ``(n_features, dim)``."""
+        slopes, covariance, scale = law.model.slopes, law.covariance(), self.scale[:, None]
+        if self.white is None:
+            variances = np.einsum("iaia->ia", covariance)[1:]
+        else:
+            slopes = self.white @ slopes
+            inner = covariance[1:, :, 1:, :]
+            variances = np.einsum("ji,iaka,jk->ja", self.white, inner, self.white)
+        return slopes / scale, np.sqrt(np.maximum(variances, 0.0)) / scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +158,32 @@ class GeodesicPlan:
     averaged: bool
 
     @property
+    def constant(self) -> bool:
+        """Whether the model is one point, the same for all features, of which none is looked at."""
+        return not len(self.features.center)
+
+    @property
+    def row(self) -> float:
+        """The longest row ``(1, z)``."""
+        return 1.0 if self.constant else math.sqrt(2.0)
+
+    @property
     def two(self) -> bool:
         """Whether residuals of a first model are asked for."""
         strength = self.n * self.mu * math.sqrt(1.0 - self.searched)
         slopes = (1 + len(self.features.center)) * self.geometry.dim
-        return strength >= _LEAST_FOR_TWO * math.sqrt(slopes)
+        return not self.constant and strength >= _LEAST_FOR_TWO * math.sqrt(slopes)
 
     @property
     def searched(self) -> float:
         """The most that the searches and the count spend of ``mu**2``."""
         rows = 0.0 if self.bounds is None else self.bounds.share
         return COUNT_SHARE + rows + (self.point_search.shares.total if self.point_search else 0.0)
+
+    @property
+    def clipped_noise(self) -> float:
+        """Standard deviation of the noise of the clipped share."""
+        return GaussianBudget(self.mu).count(COUNT_SHARE).sigma / self.n
 
     def reserved(self) -> GaussianBudget:
         """A budget of which everything was taken that a fit may release."""
@@ -152,7 +201,7 @@ class GeodesicPlan:
         return budget
 
     def moments(self, norm: float, mu: float) -> Lifts:
-        """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
+        """The release of moments of rows ``(1, z)`` over :attr:`row`, and of residuals."""
         sizes = (1 + len(self.features.center), self.geometry.dim)
         return Lifts(sizes, (1.0, norm), mu, 1.0, self.averaged)
 
@@ -171,13 +220,13 @@ class GeodesicPlan:
         shown = representatives(records.groups, len(X))
         features, meant = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
-        rows, dist = features.raw(X[shown]), functools.partial(self.geometry.dist, center)
+        dist = functools.partial(self.geometry.dist, center)
         inside = np.asarray(map_tiles(dist, points[shown])) <= radius
-        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        inside &= features.within(X[shown])
         beyond = int(np.count_nonzero(~inside))
-        clipped = clipped_fraction(beyond, len(rows), meant + missed, _ADVICE, budget, streams)
+        clipped = clipped_fraction(beyond, len(inside), meant + missed, _ADVICE, budget, streams)
         z, rest, limit = features(X), budget.left, radius
-        model = GeodesicModel(self.geometry, center, np.zeros((X.shape[1], self.geometry.dim)))
+        model = GeodesicModel(self.geometry, center, np.zeros((z.shape[1], self.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if self.two else budget.rest(_MOMENTS)
         units = Units((z, points), records.groups)
         moments = self._moments(model, units, radius, mu, streams("moments"))
@@ -204,10 +253,13 @@ class GeodesicPlan:
             return self.features, 0.0
         own: Any = functools.partial(streams, "features")
         place, _ = self.bounds.release(Units((X,)), budget, own)
-        scale = np.full(X.shape[1], place.norm)
+        norm, white = place.norm, None
+        if place.white is not None:
+            norm, white = place.white.norm, place.white.matrix / place.norm
+        scale = np.full(X.shape[1], norm)
         if place.columns is not None:
             scale *= place.columns.scale
-        return FeaturePlace(np.asarray(place.center), scale), 1.0 - place.level
+        return FeaturePlace(np.asarray(place.center), scale, white), 1.0 - place.level
 
     def _ball(
         self, points: np.ndarray, budget: GaussianBudget, streams: Any
@@ -229,18 +281,19 @@ class GeodesicPlan:
         lifts, seen, (z, points) = self.moments(norm, mu), model.residuals, units.arrays
         if not self.geometry.separate_rows:
             seen = one_by_one(seen)
-        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
+        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / self.row
         lifted = Units((rows, seen(z, points)), units.groups)
         gram, product, second = lifts.release(lifted, rng)
         first_sigma, product_sigma, second_sigma = lifts.sigmas
-        gram = _ROW**2 * gram
+        row = self.row
+        gram = row**2 * gram
         gram[0, 0] = self.n  # public
         return ReleasedMoments(
             self.n,
-            Gram(gram, _ROW**2 * first_sigma),
-            _ROW * product,
+            Gram(gram, 0.0 if self.constant else row**2 * first_sigma),
+            row * product,
             second,
-            _ROW * product_sigma,
+            row * product_sigma,
             second_sigma,
         )
 
@@ -250,6 +303,11 @@ class GeodesicPlan:
         for share in (least, 1.0):  # what the searches leave lies in between
             moments = self.moments(1.0, share * self.mu)
             moments.held.check(moments.mu)
+
+
+def least_for_model(geometry: Geometry) -> float:
+    """n mu below which a fit that has to find its responses is a constant; public."""
+    return LEAST_FOR_MODEL if geometry.is_flat else _LEAST_CURVED
 
 
 def plan_releases(
@@ -283,6 +341,11 @@ def plan_releases(
     point_search: LocationScaleSearch | None = None
     if center is None or radius is None:
         point_search = plan_point_search(geometry, n, mu, center, radius)
+        if center is None and radius is None and n * mu < least_for_model(geometry):
+            nothing = FeaturePlace(np.zeros(0), np.ones(0))
+            if geometry.is_flat:
+                point_search = dataclasses.replace(point_search, shares=constant_shares())
+            return GeodesicPlan(geometry, n, mu, nothing, None, point_search, None, None, averaged)
     points = 0.0 if point_search is None else point_search.shares.total
     if features is None:
         bounds = RowBounds(n, n_features, mu, feature_center)
@@ -290,6 +353,13 @@ def plan_releases(
         if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
             bounds = apart
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
+        signal = n * mu / math.sqrt(n_features)
+        plain = geometry.is_flat and not averaged and n_features > 1
+        if plain and signal >= _LEAST_WHITE and bounds.share + points <= _MOST_SEARCHED:
+            bounds = dataclasses.replace(bounds, white=True)
+            return GeodesicPlan(
+                geometry, n, mu, features, bounds, point_search, center, radius, averaged
+            )
     total = points + (0.0 if bounds is None else bounds.share)
     if total > _MOST_SEARCHED:
         part = _MOST_SEARCHED / total
@@ -299,6 +369,12 @@ def plan_releases(
             shares = _cheaper(point_search.shares, part)
             point_search = dataclasses.replace(point_search, shares=shares)
     return GeodesicPlan(geometry, n, mu, features, bounds, point_search, center, radius, averaged)
+
+
+def _short(rows: np.ndarray) -> np.ndarray:
+    """Rows shortened to length one."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return rows / np.maximum(lengths, 1.0)[:, None]
 
 
 def _cheaper(shares: Shares, factor: float) -> Shares:

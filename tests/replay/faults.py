@@ -26,7 +26,7 @@ from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.location_scale.row_releases import COUNT_SHARE, WHITE
 from skriemdp.mechanisms.sum import Noisy
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import mean_iteration, sensitivity
@@ -536,6 +536,55 @@ CHANGES = (
         times(0.0),
         "the range of targets is not charged",
         "adagrad targets sampled",
+    ),
+    Change(
+        "linear_model.releases:ScaledMean.held",
+        returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
+        "a target counts twice",
+        "adagrad constant",
+    ),
+    Change(
+        "linear_model.releases:ScaledMean.release",
+        takes(numbers=lambda a: Units(a.numbers.arrays)),
+        "rows answer, not people",
+        "people adagrad constant",
+    ),
+    Change(
+        "linear_model.fit_plan:_constant_plan",
+        returns(lambda found, a: dataclasses.replace(found, event=GaussianEvent(1e3))),
+        "a constant for little",
+        "adagrad constant",
+    ),
+    Change(
+        "regression.geodesic_releases:GeodesicPlan.moments",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "half the noise",
+        "geodesics constant",
+    ),
+    Change(
+        "location_scale.row_releases:RowBounds._whitened",
+        _UNPAID,
+        "half the sensitivity",
+        "adagrad white",
+    ),
+    Change(
+        "location_scale.row_releases:RowBounds._whitened",
+        meanwhile("mechanisms.held:Moment.longest", times(2)),
+        "unit rows twice as long",
+        "geodesics white",
+    ),
+    Change(
+        "location_scale.row_releases:RowBounds.reserve",
+        meanwhile(
+            "mechanisms.budget:_Budget.take",
+            lambda take: (
+                lambda self, share, name, *more: take(
+                    self, 0.5 * share if name == WHITE else share, name, *more
+                )
+            ),
+        ),
+        "half of the moment is not planned",
+        "adagrad white about zero",
     ),
     Change(
         "federated.round_releases:UpdateRelease.release",

@@ -39,6 +39,7 @@ from skriemdp.federated import (
     AggregatorLoop,
     FederatedEstimator,
     InProcessTransport,
+    planning,
     sums_agent,
 )
 from skriemdp.federated.agent import Agent
@@ -634,8 +635,9 @@ def _linear_models_of_people():
     pair("people adagrad columns", fit, *data, attains=0.3)
     targets = [y[:, 0] for y in changed(5.0 + rng.normal(size=(n, 1)), [1e9], [-1e9])]
     data = replaced(rng.normal(size=(n, p)), [0.0] * p, [0.0] * p, targets=targets)
-    fit = fitted(PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0, n_steps=3)
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0, n_steps=3, epsilon=3.0)
     pair("people adagrad targets", fit, *data, attains=0.3)
+    pair("people adagrad constant", fitted(PrivateNoisyAdaGrad, "huber"), *data, attains=0.5)
 
 
 def _regressions_of_people():
@@ -1232,6 +1234,28 @@ def _columns_of_linear_models():
     fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False, batch_size=20)
     pair("adagrad columns sampled, atoms", fit, *atoms, charge=_of_a_sampled_search)
     _ranges_of_targets()
+    _white_rows()
+
+
+def _white_rows():
+    """A long row turns by a right angle, and its target goes from one end to the other."""
+    rng = np.random.default_rng(11)
+    n, p = 60, 3
+    X, y = rng.normal(size=(n, p)), rng.uniform(-1.0, 1.0, size=n)
+    turned = changed(X, [1e6, 0.0, 0.0], [0.0, 1e6, 0.0])
+    data = list(zip(turned, [y[:, 0] for y in changed(y[:, None], [1.0], [-1.0])], strict=True))
+    settings = {"target_range": (-1.0, 1.0), "n_steps": 3, "epsilon": 200.0}
+    for title, more in (("", {}), (" about zero", {"fit_intercept": False})):
+        fit = fitted(PrivateNoisyAdaGrad, "huber", **settings, **more)
+        pair(f"adagrad white{title}", fit, *data, attains=0.4)
+        pair(f"adagrad white{title} noisy", fit, *data, quiet=False)
+    wild = list(zip(changed(X, [1e200, -1e200, 0.0], [1e-200, 0.0, 0.0]), [y, -y], strict=True))
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
+    pair("adagrad white extremes", fit, (wild[0][0], y), (wild[1][0], y), quiet=False)
+    fit = fitted(PrivateGeodesicRegressor, Euclidean(1), epsilon=3000.0)
+    data = [(rows, targets[:, None]) for rows, targets in data]
+    pair("geodesics white", fit, *data, attains=0.2)
+    pair("geodesics white noisy", fit, *data, quiet=False)
 
 
 def _ranges_of_targets():
@@ -1240,11 +1264,16 @@ def _ranges_of_targets():
     n, p = 60, 2
     X, ends = rng.normal(size=(n, p)), [[1e9], [-1e9]]
     y = [targets[:, 0] for targets in changed(5.0 + rng.normal(size=(n, 1)), *ends)]
-    settings = {"feature_norm": 1.0, "n_steps": 3}
+    # Of so few nothing but their mean is asked, of which both ends are as far apart as may be.
+    for loss, options in (("huber", {}), ("squared_error", {"batch_size": 20})):
+        fit = fitted(PrivateNoisyAdaGrad, loss, **options)
+        pair(f"adagrad constant {loss}", fit, (X, y[0]), (X, y[1]), attains=0.5)
+        pair(f"adagrad constant {loss} noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
+    settings = {"feature_norm": 1.0, "n_steps": 3, "epsilon": 3.0}
     fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
     pair("adagrad targets", fit, (X, y[0]), (X, y[1]), attains=0.3)
     pair("adagrad targets noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
-    fit = fitted(PrivateNoisyAdaGrad, "huber", n_steps=3)
+    fit = fitted(PrivateNoisyAdaGrad, "huber", n_steps=3, epsilon=3.0)
     both = changed(X, [1e9, 0.0], [-1e9, 0.0])
     pair("adagrad targets and rows", fit, (both[0], y[0]), (both[1], y[1]))
     fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings, batch_size=20)
@@ -1571,7 +1600,7 @@ def along_geodesics():
     far = changed(X, [1e9, 0.0], [-1e9, 1.0])
     ends = opposite(space, 3.0, n=n, rest=0.2)
     data = (far[0], ends[0]), (far[1], ends[1])
-    for epsilon in (3.0, 30.0):
+    for epsilon in (1.0, 3.0, 30.0):  # of the first a constant, which looks at no features
         fit = fitted(kind, space, epsilon=epsilon)
         pair(f"geodesics found {epsilon:g}", fit, *data, attains=0.1)
         pair(f"geodesics found {epsilon:g} noisy", fit, *data, quiet=False)
@@ -1591,6 +1620,12 @@ def along_geodesics():
     counted = tuple((X, changed(spread, *along(space, [end]))[0]) for end in (1e-9, 2.9))
     pair("geodesics counts of residuals", fitted(kind, space, **settings), *counted)
     plane = Euclidean(2)
+    flat = [(X, y) for y in changed(rng.normal(size=(n, 2)), [1e6, 0.0], [-1e6, 0.0])]
+    pair("geodesics constant", fitted(kind, plane), *flat, attains=0.5)
+    pair("geodesics constant noisy", fitted(kind, plane), *flat, quiet=False)
+    owners = without_labels(exchanged(*[y for _, y in flat]))
+    flat = [(np.tile(X[:1], (len(y), 1)), y, ids) for y, _, ids in owners]
+    pair("geodesics constant of people", fitted(kind, plane), *flat, attains=0.4)
     huge = (changed(X, [1e200, -1e200])[0], changed(ends[0][:, 1:], [1e200, 1e-120])[0])
     fit = fitted(kind, plane, radius=1.0, feature_scale=1.0, epsilon=400.0)
     pair("geodesics extremes", fit, (X, ends[0][:, 1:]), huge, quiet=False)
@@ -1949,13 +1984,14 @@ def charge_of_rounds(tape, mine):
     check_composition(draws, event.events[len({draw.label for draw in draws})])
 
 
-def _federated(estimator, *arguments, **settings):
+def _federated(estimator, *arguments, room=math.inf, **settings):
     def fit(accountant, X, *more):
         y, clients, groups = {1: (None, *more, None), 2: (*more, None), 3: more}[len(more)]
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
-        return model.fit(X, y, clients=clients, groups=groups)
+        with mock.patch.object(planning, "_ROOM", room):  # all rounds, however much their noise
+            return model.fit(X, y, clients=clients, groups=groups)
 
     return fit
 
