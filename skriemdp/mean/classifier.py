@@ -19,15 +19,22 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import ball_cure, clipped_share
 from skriemdp.core.parameters import GivenBy
-from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found
-from skriemdp.mean.class_releases import ClassReleases, ClassRule, ClassSums, PeopleOfClasses, Vote
+from skriemdp.mean.class_releases import (
+    ClassReleases,
+    ClassRule,
+    ClassSums,
+    PeopleOfClasses,
+    Vote,
+    tells_linearly,
+)
 from skriemdp.mean.domains import PointClassifier, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_error, expected_joint_mean, held_radius, told_spread
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
+from skriemdp.mean.linear_decision import LinearDecision
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import WIDER, warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -143,6 +150,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
 
     __metadata_request__fit = {"groups": True}
     _left_by_presence = 0.45
+    _rule: ClassRule
     inference_: Any = GivenBy("uncertainty=True")
     covariances_: Any = GivenBy("uncertainty=True")
     tangent_covariances_: Any = GivenBy("uncertainty=True")
@@ -202,7 +210,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         points, way = self._points(X), self._way
         if way == "largest class":
             return np.tile(self._rule.shares(), (len(points), 1))
-        return softmax(-self._rule.squares(points, way), axis=1)
+        return softmax(self._rule.scores(points, way), axis=1)
 
     def confidence_region(self, label: Any, level: float = 0.95) -> ConfidenceRegion | None:
         """Region that holds the mean of a class of the population with probability `level`.
@@ -333,8 +341,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             search = search_domain(geometry, n, total, self.center, self.radius, secret)
         else:
             shape = self._shape(geometry)
-        vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total)
-        asked = total, pure, bool(facts.get("grouped")), vote, ball, search, shape
+        grouped = bool(facts.get("grouped"))
+        vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total, not grouped)
+        asked = total, pure, grouped, vote, ball, search, shape
         fit = ClassReleases(geometry, len(classes), *asked)
         budget = fit.reserved()
         _warn_little_information(fit, n)
@@ -346,9 +355,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
-            work=Work.of_points(geometry, n).plus(
-                24.0 * geometry.dim * len(classes), "the number of classes"
-            ),
+            work=fit.work(n),
         )
 
     def _joint_plan(
@@ -452,7 +459,13 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.noise_scale_ = found.first_sigma * len(known) / joint.n
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         self._clipped_noise = seen.clipped_noise
-        self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
+        asked, linear = (joint.geometry, joint.n, len(known), joint.mu), None
+        if len(known) > 1 and tells_linearly(*asked):
+            moments = joint.pooled(found, seen.radius)
+            linear = LinearDecision.of(joint.geometry, seen.center, moments)
+            self.decision_ = "linear"
+        rule = (self.geometry_, self.center_, self.means_, None, self.class_counts_)
+        self._rule = ClassRule(*rule, linear=linear)
         warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
