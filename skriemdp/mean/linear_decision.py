@@ -12,6 +12,10 @@ from skriemdp.geometry import Geometry
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mean.noise_shape import NoiseShape
 
+# Of the logarithms of the classes' shares.  One covariance for all is too wide for narrow classes
+# and for the middle of heavy tails: distances come out too short, and whole shares count too much
+# (benchmarks/classification.py --part linear).
+_SHARES = 0.5
 # A class is taken to have at least this part of its share of equal classes.
 _LEAST_SIZE = 0.1
 # Least eigenvalue of the covariance within classes, over their mean.
@@ -82,7 +86,8 @@ class LinearDecision:
         # What is left of the noise in means adds to the distance of a record from its class.
         within = _within(found, shares, common, means) + kept * noise * np.eye(len(common))
         weights = np.linalg.solve(within, means.T).T
-        offsets = np.log(shares) - weights @ common - 0.5 * np.einsum("ij,ij->i", weights, means)
+        middles = np.einsum("ij,ij->i", weights, common + 0.5 * means)
+        offsets = _SHARES * np.log(shares) - middles
         return cls(geometry, center, weights / found.radius, offsets, shape)
 
     def scores(self, points: np.ndarray) -> np.ndarray:
