@@ -7,7 +7,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skriemdp import PrivateMinimumDistanceToMean
-from skriemdp.auditing import audit_scores
+from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
 from skriemdp.mean import class_releases, linear_decision
 from skriemdp.mean.class_releases import Vote, tells_linearly
@@ -187,28 +187,25 @@ def test_on_a_sphere_scatter_that_tells_nothing_is_left_out():
 @pytest.mark.slow
 @pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
 def test_audit_of_a_record_at_right_angles_to_what_it_was(halved, monkeypatch):
-    """3000 fits a side; false alarm below 1e-7."""
+    """2000 fits a side; false alarm below 1e-7."""
     if halved:
         integers = noise._integers
         monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // 2)
-    found, of = [], LinearDecision.of
-    monkeypatch.setattr(LinearDecision, "of", lambda *given: found.append(given[2]) or of(*given))
-    X, y = np.zeros((200, 2)), np.arange(200) % 2
-    model = PrivateMinimumDistanceToMean(
-        center=[0.0, 0.0], radius=1.0, classes=[0, 1], epsilon=4.0, delta=1e-3
-    )
+    model = PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], epsilon=4.0, delta=1e-3)
+    pair = worst_case_neighbours(model, n=200)
     sides = []
-    for label, row in ((0, [1.0, 0.0]), (1, [0.0, 1.0])):
-        X[0], y[0], found[:] = row, label, []
-        for _ in range(3000):
-            model.fit(X, y)
-        sides.append([_turned(moments) for moments in found])
+    for data in (pair.data, pair.neighbour):
+        sides.append([pair.score(model.fit(*data)) for _ in range(2000)])
     audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
     assert (audit.mu > gaussian_mu(4.0, 1e-3)) == halved
 
 
-def _turned(found):
-    """Likelihood ratio of two records at right angles, in two classes."""
-    sums = found.sums[1, 1] - found.sums[0, 0] + found.counts[1] - found.counts[0]
-    second = found.second[1, 1] - found.second[0, 0]
-    return float(sums / found.sum_sigma**2 + second / found.second_sigma**2)
+def test_the_pair_of_an_audit_moves_all_that_such_a_fit_releases():
+    model = PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], epsilon=2e4, random_state=0)
+    pair = worst_case_neighbours(model, n=200)
+    scores = [pair.score(model.fit(*data)) for data in (pair.data, pair.neighbour)]
+    found = model._rule.linear.found
+    # Four of sums and counts, and two of the second moment, over their variances; its noise is
+    # seven thousandths of that.
+    moved = 4.0 / found.sum_sigma**2 + 2.0 / found.second_sigma**2
+    assert scores[1] - scores[0] == pytest.approx(moved, rel=0.04)

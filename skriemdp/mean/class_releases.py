@@ -29,7 +29,7 @@ from skriemdp.mechanisms.units import Units
 
 # Names of the releases.
 _SUMS, _VOTES = "sums and sizes of classes", "votes on how to decide"
-_MOMENT = "second moment of all classes"
+MOMENT = "second moment of all classes"
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
 _COUNT, _COUNT_PURE = 0.01, 0.03
 
@@ -579,6 +579,6 @@ class ClassReleases:
         """The class sums in a ball, public or found, for what is left of the budget."""
         dim, moment_mu = self.geometry.dim, None
         if self._moment_share:
-            moment_mu = budget.take(self._moment_share * budget.left, _MOMENT, dim**2)
+            moment_mu = budget.take(self._moment_share * budget.left, MOMENT, dim**2)
         rest = budget.rest(_SUMS, self.n_classes * (dim + 1))
         return ClassSums(self, ball.center, ball.radius, count, rest, reach, moment_mu)

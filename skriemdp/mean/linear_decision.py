@@ -58,6 +58,8 @@ class LinearDecision:
     center : ndarray of shape ``point_shape``
     weights : ndarray of shape (k, dim)
     offsets : ndarray of shape (k,)
+    found : ClassMoments
+        What was released.
     shape : NoiseShape or None
         Behind which coordinates are taken.
     """
@@ -66,6 +68,7 @@ class LinearDecision:
     center: np.ndarray
     weights: np.ndarray
     offsets: np.ndarray
+    found: ClassMoments
     shape: NoiseShape | None = None
 
     @classmethod
@@ -88,7 +91,7 @@ class LinearDecision:
         weights = np.linalg.solve(within, means.T).T
         middles = np.einsum("ij,ij->i", weights, common + 0.5 * means)
         offsets = _SHARES * np.log(shares) - middles
-        return cls(geometry, center, weights / found.radius, offsets, shape)
+        return cls(geometry, center, weights / found.radius, offsets, found, shape)
 
     def scores(self, points: np.ndarray) -> np.ndarray:
         """Logarithms of the classes' likelihoods, up to a number of each point, ``(n, k)``."""
