@@ -54,7 +54,7 @@ _OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_nois
 
 
 class PrivateMinimumDistanceToMean(PointClassifier):
-    """Classify a point by the nearest private class mean; differentially private for (x, y).
+    """Classify a point by private class means; differentially private for (x, y).
 
     Parameters
     ----------
@@ -105,10 +105,13 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
         with `groups`, if everybody shows every class; with `shape`, the root mean square over
         coordinates.
-    decision_ : {"geodesic", "tangent", "largest class"}
-        How `predict` decides, where the records were asked: by geodesic distances, by distances in
-        coordinates at `center_`, or by naming the class of the largest released count.  Only with
-        Gaussian noise from ``n mu = 150`` on, without `uncertainty`; elsewhere there is no such
+    decision_ : {"linear", "geodesic", "tangent", "largest class"}
+        How `predict` decides: by scores that are linear in coordinates at `center_`, with one
+        covariance of all classes; by geodesic distances; by distances in those coordinates; or by
+        naming the class of the largest released count.  From ``n mu = 150`` on, with Gaussian
+        noise and without `uncertainty`, the records were asked; the first way is one of them from
+        ``n mu = 100 sqrt(dim)``, and 12 times that root for each class, on, without `groups`.
+        There ``uncertainty=True`` decides linearly without asking.  Elsewhere there is no such
         attribute, and geodesic distances decide.
     covariances_ : ndarray of shape (n_classes, dim, dim)
         With ``uncertainty=True``: of the errors of `means_`, sampling and noise together, in
@@ -130,13 +133,16 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     searched on all rows together, whatever their labels (docs/theory/location-scale.md); with
     `groups`, on the means of each group's own rows by class.  One joint release has sensitivity 2r
     for all classes together (docs/theory/sensitivity.md, docs/theory/groups.md), so more classes
-    cost no more budget.  What `decision_` says is a further release, for 2 or 3 % of ``mu**2``:
-    noisy numbers of the records that each way labels right.  `predict`, `predict_proba` and `score`
-    depend on the rows they are given.
+    cost no more budget.  What `decision_` says is a further release, for 2 to 4 % of ``mu**2``:
+    noisy numbers of the records that each way labels right.  A linear decision needs one second
+    moment of all records more, for 12 % of what the search leaves, of sensitivity ``sqrt(2) r^2``
+    (docs/theory/moments.md).  `predict`, `predict_proba` and `score` depend on the rows they are
+    given.
 
     References
     ----------
-    Barachant, Bonnet, Congedo, Jutten (2012), for the non-private classifier on SPD matrices.
+    Barachant, Bonnet, Congedo, Jutten (2012), for the non-private classifier on SPD matrices;
+    Fisher (1936), for the linear one.
 
     Examples
     --------
@@ -198,12 +204,12 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         return self._fit(X, y, groups)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Label of the nearest class mean, shape ``(n,)``; `decision_` says nearest in what."""
+        """Label of the nearest class mean, shape ``(n,)``; `decision_` says in what sense."""
         points, way = self._points(X), self._way
         return self.classes_[self._rule.places(points, way)]
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Softmax of minus the squared distances, shape ``(n, n_classes)``.
+        """Softmax of minus the squared distances or of scores, shape ``(n, n_classes)``.
 
         Where the largest class is named for all rows: the released shares of the classes.
         """

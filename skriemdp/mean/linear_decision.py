@@ -83,7 +83,7 @@ class LinearDecision:
 
         Class means are drawn towards their common mean, and the covariance within classes towards
         a round one, both by the part of their squared distance to it that noise explains
-        (docs/theory/moments.md, "What the second moment beside class sums is for").
+        (docs/theory/moments.md, "A second moment beside sums with counts").
         """
         shares, common, means, kept, noise = _class_means(found)
         # What is left of the noise in means adds to the distance of a record from its class.
