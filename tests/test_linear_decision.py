@@ -10,7 +10,7 @@ from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
 from skriemdp.mean import class_releases, linear_decision
-from skriemdp.mean.class_releases import Vote, tells_linearly
+from skriemdp.mean.class_releases import SHORTER, Vote, tells_linearly
 from skriemdp.mean.linear_decision import ClassMoments, LinearDecision
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.held import Moment
@@ -207,5 +207,5 @@ def test_the_pair_of_an_audit_moves_all_that_such_a_fit_releases():
     found = model._rule.linear.found
     # Four of sums and counts, and two of the second moment, over their variances; its noise is
     # seven thousandths of that.
-    moved = 4.0 / found.sum_sigma**2 + 2.0 / found.second_sigma**2
+    moved = 4.0 / found.sum_sigma**2 + 2.0 * SHORTER**4 / found.second_sigma**2
     assert scores[1] - scores[0] == pytest.approx(moved, rel=0.04)

@@ -22,7 +22,7 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
-from skriemdp.mean.class_releases import MOMENT
+from skriemdp.mean.class_releases import MOMENT, SHORTER
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.mean.tangent_pca import PrivateTangentPCA
@@ -321,7 +321,7 @@ def _turned_score(model: PrivateMinimumDistanceToMean) -> float:
     assert linear is not None
     found = linear.found
     sums = np.diff(np.diag(found.sums[:2, :2]))[0] + found.counts[1] - found.counts[0]
-    second = np.diff(np.diag(found.second)[:2])[0]
+    second = SHORTER**2 * np.diff(np.diag(found.second)[:2])[0]
     return float(sums / found.sum_sigma**2 + second / found.second_sigma**2)
 
 

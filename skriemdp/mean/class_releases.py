@@ -42,6 +42,9 @@ _GEODESIC, _TANGENT, _LINEAR, _LARGEST = "geodesic", "tangent", "linear", "large
 # each class: below, its share costs the means more than it tells.  That is the share of what a
 # search leaves of mu**2 (benchmarks/classification.py --part linear).
 _LEAST_LINEAR, _LINEAR_BY_CLASSES, _POOLED = 100.0, 12.0, 0.12
+# Part of the radius to which vectors are shortened in that moment: its noise goes with the square,
+# and directions stay what they are.
+SHORTER = 0.75
 # Dimension above which matrices are not decomposed: a convention.
 _MOST_DIM = 2000
 # Share of mu**2 of a vote, for each way: the noise of a count is then 10 / mu records, which below
@@ -168,7 +171,7 @@ class ClassSums:
     @functools.cached_property
     def moment(self) -> Moment:
         """The set of what a record adds to the second moment of all classes, over the radius."""
-        return Moment(1.0, self.fit.geometry.dim)
+        return Moment(SHORTER, self.fit.geometry.dim)
 
     @functools.cached_property
     def mechanism(self) -> PureSumsAndCounts:
@@ -526,7 +529,7 @@ class ClassReleases:
         if self.pure:
             return
         dim = self.geometry.dim
-        sums, moment = labelled(1.0, dim, self.n_classes), Moment(1.0, dim)
+        sums, moment = labelled(1.0, dim, self.n_classes), Moment(SHORTER, dim)
         for share in (self.left - _COUNT, 1.0):  # what the search leaves lies in between
             sums.check(self.total * math.sqrt(share * (1.0 - self._moment_share)))
             if self._moment_share:

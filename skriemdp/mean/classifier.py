@@ -135,9 +135,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     for all classes together (docs/theory/sensitivity.md, docs/theory/groups.md), so more classes
     cost no more budget.  What `decision_` says is a further release, for 2 to 4 % of ``mu**2``:
     noisy numbers of the records that each way labels right.  A linear decision needs one second
-    moment of all records more, for 12 % of what the search leaves, of sensitivity ``sqrt(2) r^2``
-    (docs/theory/moments.md).  `predict`, `predict_proba` and `score` depend on the rows they are
-    given.
+    moment of all records more, for 12 % of what the search leaves, of sensitivity ``sqrt(2) s^2``
+    with vectors shortened to ``s = .75 r`` (docs/theory/moments.md).  `predict`, `predict_proba`
+    and `score` depend on the rows they are given.
 
     References
     ----------
