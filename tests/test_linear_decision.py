@@ -81,6 +81,18 @@ def test_whatever_noise_made_of_the_numbers_scores_are_finite(second, counts):
         assert np.isfinite(scores).all()
 
 
+def test_centres_of_classes_are_as_short_as_the_vectors_of_the_second_moment():
+    rng, y = np.random.default_rng(0), np.arange(3000) % 3
+    Z = 0.95 * np.eye(3, 4)[y] + 0.02 * rng.normal(size=(3000, 4))
+    short = SHORTER * Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    found = moments_of(2.0 * Z, y)._replace(second=short.T @ short, longest=SHORTER)
+    shares, common, means, *_ = linear_decision._class_means(found)
+    within = linear_decision._within(found, shares, common, means)
+    # Of each class three directions are left, shorter by as much.
+    known = 3.0 * (0.02 * SHORTER / 0.95) ** 2
+    assert np.trace(within) == pytest.approx(known, rel=0.1)
+
+
 # -- what a fit asks ------------------------------------------------------------------------------
 
 

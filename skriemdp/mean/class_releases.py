@@ -289,7 +289,9 @@ class ClassSums:
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim : self.size]
         second = noisy[self.size :].reshape(dim, dim)
         noise = self.sum_sigma / radius, self.moment.sigma(self.moment.check(mu))
-        found = ClassMoments(self.fit.vote.n, radius, sums / radius, counts, second, *noise)
+        found = ClassMoments(
+            self.fit.vote.n, radius, sums / radius, counts, second, *noise, SHORTER
+        )
         return LinearDecision.of(self.fit.geometry, self.center, found, self.fit.shape)
 
     def noise_scale(self, n: int, n_tables: float = 1) -> float:

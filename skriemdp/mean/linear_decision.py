@@ -11,6 +11,7 @@ import numpy as np
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mean.noise_shape import NoiseShape
+from skriemdp.mechanisms.bounds import shortened
 
 # Of the logarithms of the classes' shares.  One covariance for all is too wide for narrow classes
 # and for the middle of heavy tails: distances come out too short, and whole shares count too much
@@ -33,10 +34,11 @@ class ClassMoments(NamedTuple):
     sums : ndarray of shape (k, dim)
     counts : ndarray of shape (k,)
     second : ndarray of shape (dim, dim)
-        ``sum z z'`` of all records.
+        ``sum z z'`` of all records, of vectors shortened to the length `longest`.
     sum_sigma, second_sigma : float
         Standard deviation of the noise on every coordinate of a sum, and of that on ``sum z z'``
         along every symmetric matrix of norm one.
+    longest : float
     """
 
     n: float
@@ -46,6 +48,7 @@ class ClassMoments(NamedTuple):
     second: np.ndarray
     sum_sigma: float
     second_sigma: float
+    longest: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,8 @@ def _within(
 ) -> np.ndarray:
     """Covariance within classes, positive definite."""
     dim, noise = len(common), found.second_sigma / found.n
-    within = found.second / found.n - np.outer(common, common) - (means.T * shares) @ means
+    centers = shortened(common + means, found.longest)
+    within = found.second / found.n - (centers.T * shares) @ centers
     # The mean eigenvalue is known up to this noise of its own.
     middle = max(float(np.trace(within)) / dim, noise / math.sqrt(dim))
     apart = within - middle * np.eye(dim)
