@@ -483,6 +483,10 @@ OTHERS = {
         PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
         None,
     ),
+    "PrivateMinimumDistanceToMean, linear": (
+        PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], **LONG),
+        None,
+    ),
     "PrivateMinimumDistanceToMean, private ball": (
         PrivateMinimumDistanceToMean("spd", **LONG),
         None,

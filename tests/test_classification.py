@@ -143,10 +143,11 @@ def model_of(X, y, **settings):
     return PrivateMinimumDistanceToMean(kind, classes=range(4), **settings).fit(X, y)
 
 
-def test_wide_classes_are_told_apart_in_the_coordinates_of_their_means():
+@pytest.mark.parametrize(("epsilon", "way"), [(0.3, "tangent"), (3.0, "linear")])
+def test_wide_classes_are_told_apart_in_the_coordinates_of_their_means(epsilon, way):
     X, y = wide_class()
-    model = model_of(X, y, epsilon=3.0)
-    assert model.decision_ == "tangent"
+    model = model_of(X, y, epsilon=epsilon)
+    assert model.decision_ == way
     better = model.score(X, y)
     proba = model.predict_proba(X)
     assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
@@ -157,12 +158,16 @@ def test_wide_classes_are_told_apart_in_the_coordinates_of_their_means():
 def test_labels_without_a_meaning_are_named_and_warned_of():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(2000, 3)), rng.choice(3, size=2000, p=[0.7, 0.2, 0.1])
-    model = PrivateMinimumDistanceToMean(radius=3.0, classes=range(3), epsilon=5.0)
+    model = PrivateMinimumDistanceToMean(radius=3.0, classes=range(3), epsilon=0.27)
     with pytest.warns(UserWarning, match="hardly more records right"):
         model.fit(X, y)
     assert model.decision_ == "largest class"
     assert (model.predict(X) == 0).all()
     assert (model.predict_proba(X).argmax(axis=1) == 0).all()
+    model.set_params(epsilon=5.0)
+    with pytest.warns(UserWarning, match="hardly more records right"):
+        model.fit(X, y)  # the shares of the classes alone tell a linear decision
+    assert (model.predict(X) == 0).mean() > 0.99
     # What one fit learned another forgets.
     model.set_params(epsilon=0.1).fit(X, y)
     assert not hasattr(model, "decision_")
@@ -170,18 +175,18 @@ def test_labels_without_a_meaning_are_named_and_warned_of():
 
 
 def test_who_is_asked():
-    space, flat = Hyperboloid(2), Euclidean(2)
+    space, flat = Hyperboloid(3), Euclidean(3)
     assert Vote.planned(space, 1000, 3, 0.15).ways == ("geodesic", "tangent", "largest class")
     assert Vote.planned(flat, 1000, 3, 0.15).ways == ("geodesic", "largest class")
     for n, classes, mu in ((1000, 3, 0.149), (1000, 1, 0.15), (1000, 3, 0.0)):
         assert Vote.planned(space, n, classes, mu).ways == ()
     X, y = wide_class(600)
-    for settings in ({"uncertainty": True, "radius": 1.2}, {"delta": 0.0, "radius": 1.2}):
-        assert not hasattr(model_of(X, y, epsilon=8.0, **settings), "decision_")
+    for settings in ({"uncertainty": True, "epsilon": 1.0}, {"delta": 0.0, "epsilon": 8.0}):
+        assert not hasattr(model_of(X, y, radius=1.2, **settings), "decision_")
 
 
 def test_a_way_must_stand_out_of_the_noise():
-    vote = Vote.planned(Hyperboloid(2), 1000, 3, 1.0)
+    vote = Vote.planned(Hyperboloid(2), 1000, 3, 1.0, linear=False)
     assert vote.decided(np.array([500.0, 513.0, 100.0]), 10.0) == ("geodesic", True)
     assert vote.decided(np.array([500.0, 515.0, 100.0]), 10.0) == ("tangent", True)
     assert vote.decided(np.array([500.0, 515.0, 520.0]), 10.0) == ("largest class", False)
@@ -194,7 +199,7 @@ def test_a_vote_pays_its_share_and_the_whole_charge_is_as_before():
     asked = model_of(X, y, epsilon=8.0, radius=1.2)
     assert asked.privacy_spent_.mu == pytest.approx(gaussian_mu(8.0, 1e-5), rel=1e-12)
     vote = Vote.planned(Sphere(30), 600, 4, gaussian_mu(8.0, 1e-5))
-    held = answers(3)
+    held = answers(len(vote.ways))
     sigma = held.sigma(held.check(vote.mu))
     assert sigma == pytest.approx(10.0 / gaussian_mu(8.0, 1e-5), rel=1e-6)
 

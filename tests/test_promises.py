@@ -69,6 +69,7 @@ OTHER_CLIPS = {
     ("linear_model/glm.py", "unit_rows"),
     ("location_scale/rows.py", "scale_factors"),
     ("mean/class_releases.py", "ClassSums.finish"),
+    ("mean/linear_decision.py", "_within"),
     ("mean/releases.py", "TangentMean.finish"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._tangent_predictions"),

@@ -22,6 +22,7 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
+from skriemdp.mean.class_releases import MOMENT, SHORTER
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.mean.tangent_pca import PrivateTangentPCA
@@ -275,10 +276,14 @@ def _exponent(model: PrivateFrechetMean) -> float:
 @worst_case_neighbours.register
 def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry, _, points, record = _at_an_end(estimator, n, first=1.0)
+    geometry, center, points, record = _at_an_end(estimator, n, first=1.0)
     classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
     X, Z = _swapped(points, record)
     y, z = _swapped(np.resize(classes[:2], n), classes[1])
+    if _shows_moment(estimator, geometry, n):
+        turned = np.eye(2, geometry.dim)[1] * geometry.dist(center, points[0])
+        Z[0] = geometry.exp_coordinates(center, turned)
+        return Neighbours((X, y), (Z, z), _turned_score)
 
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
 
@@ -301,6 +306,23 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neigh
         return float(noise[0] - noise[1])
 
     return Neighbours((X, y), (Z, z), score)
+
+
+def _shows_moment(estimator: PrivateMinimumDistanceToMean, geometry: Geometry, n: int) -> bool:
+    """Whether a fit in a public ball releases a second moment of all classes together."""
+    if _given(estimator.radius, "private") is None or geometry.dim < 2:
+        return False
+    return any(release.name == MOMENT for release in estimator.plan(n, geometry.shape).releases)
+
+
+def _turned_score(model: PrivateMinimumDistanceToMean) -> float:
+    """How much likelier the record lies along the second axis, and not along the first one."""
+    linear = model._rule.linear
+    assert linear is not None
+    found = linear.found
+    sums = np.diff(np.diag(found.sums[:2, :2]))[0] + found.counts[1] - found.counts[0]
+    second = SHORTER**2 * np.diff(np.diag(found.second)[:2])[0]
+    return float(sums / found.sum_sigma**2 + second / found.second_sigma**2)
 
 
 def _lifted_score(model: PrivateMinimumDistanceToMean) -> float:

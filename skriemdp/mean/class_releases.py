@@ -12,21 +12,24 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
+from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
+from skriemdp.mean.linear_decision import ClassMoments, LinearDecision
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.held import VectorSet, answers, labelled
+from skriemdp.mechanisms.held import Moment, VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
 from skriemdp.mechanisms.units import Units
 
 # Names of the releases.
 _SUMS, _VOTES = "sums and sizes of classes", "votes on how to decide"
+MOMENT = "second moment of all classes"
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
 _COUNT, _COUNT_PURE = 0.01, 0.03
 
@@ -34,7 +37,16 @@ _COUNT, _COUNT_PURE = 0.01, 0.03
 # and by how many of its standard deviations they must exceed it.
 _LEAST_KEPT, _STANDS_OUT = 0.25, 3.0
 # Ways to label a point, once class means are released.
-_GEODESIC, _TANGENT, _LARGEST = "geodesic", "tangent", "largest class"
+_GEODESIC, _TANGENT, _LINEAR, _LARGEST = "geodesic", "tangent", "linear", "largest class"
+# Of ``n mu / sqrt(dim)``, from where on the second moment of all classes is asked, in all and for
+# each class: below, its share costs the means more than it tells.  That is the share of what a
+# search leaves of mu**2 (benchmarks/classification.py --part linear).
+_LEAST_LINEAR, _LINEAR_BY_CLASSES, _POOLED = 100.0, 12.0, 0.12
+# Part of the radius to which vectors are shortened in that moment: its noise goes with the square,
+# and directions stay what they are.
+SHORTER = 0.75
+# Dimension above which matrices are not decomposed: a convention.
+_MOST_DIM = 2000
 # Share of mu**2 of a vote, for each way: the noise of a count is then 10 / mu records, which below
 # this n mu hides what ways differ by.
 _VOTE, _LEAST_VOTE = 0.01, 150.0
@@ -84,6 +96,10 @@ def _given(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
     return rows
 
 
+def _over(radius: float, vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return vectors / radius
+
+
 def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Noisy means moved towards their common mean, all by one factor; post-processing.
 
@@ -130,10 +146,13 @@ class ClassSums:
         What the sums and sizes of all classes cost: mu, or the epsilon of pure privacy.
     reach : float, optional
         Who is farther off, counts as outside; `radius` by default.
+    moment_mu : float, optional
+        What the second moment of all classes costs, where it is released.
 
     Notes
     -----
-    *Guarantee*: that of `count`, and `rest`-GDP or pure `rest`-DP, for each table by itself.
+    *Guarantee*: that of `count`, and `rest`-GDP or pure `rest`-DP, and `moment_mu`-GDP, for each
+    table by itself (docs/theory/moments.md, "A second moment beside sums with counts").
     """
 
     fit: ClassReleases
@@ -142,11 +161,17 @@ class ClassSums:
     count: GaussianCount | LaplaceCount
     rest: float
     reach: float | None = None
+    moment_mu: float | None = None
 
     @functools.cached_property
     def held(self) -> VectorSet:
         """The set of what a record adds."""
         return labelled(self.radius, self.fit.geometry.dim, self.fit.n_classes)
+
+    @functools.cached_property
+    def moment(self) -> Moment:
+        """The set of what a record adds to the second moment of all classes, over the radius."""
+        return Moment(SHORTER, self.fit.geometry.dim)
 
     @functools.cached_property
     def mechanism(self) -> PureSumsAndCounts:
@@ -162,11 +187,13 @@ class ClassSums:
 
     @property
     def size(self) -> int:
-        """Number of sums."""
+        """Number of sums, and of those outside."""
         return 1 + self.fit.n_classes * (self.fit.geometry.dim + 1)
 
     def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number outside the ball, sums and sizes of all classes, with noise; one vector.
+
+        Where it is released, the second moment of all classes follows.
 
         Parameters
         ----------
@@ -203,23 +230,35 @@ class ClassSums:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Number outside the ball, and sums and sizes of all classes; of Gaussian noise."""
+        """Number outside the ball, sums and sizes of all classes, and their second moment."""
         assert isinstance(self.count, GaussianCount)
-        return self.count.part("clipped fraction"), part_of("class means", self.held, self.rest)
+        parts = self.count.part("clipped fraction"), part_of("class means", self.held, self.rest)
+        if self.moment_mu is None:
+            return parts
+        return *parts, part_of("second moment", self.moment, self.moment_mu)
 
     def exact(self, records: Units) -> list[np.ndarray]:
-        """The exact integers of both."""
+        """The exact integers of all of them."""
         assert isinstance(self.count, GaussianCount)
-        units = self._units(records)
+        units, parts = self._units(records), self.parts
         outside = self.count.exact(self._outside(units))
-        return [outside, integer_total(units, _given, self.held, self.parts[1].steps).ravel()]
+        totals = [outside, integer_total(units, _given, self.held, parts[1].steps).ravel()]
+        if self.moment_mu is not None:
+            give = functools.partial(_over, self.radius)
+            totals.append(integer_total(units, give, self.moment, parts[2].steps).ravel())
+        return totals
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
-        """Number, sums and sizes, of noisy integers."""
+        """Number, sums and sizes, and second moment, of noisy integers."""
         assert isinstance(self.count, GaussianCount)
-        totals = self.held.value(noisy[1:].reshape(self.held.shape), self.parts[1].steps)
+        parts, size = self.parts, self.size
+        totals = self.held.value(noisy[1:size].reshape(self.held.shape), parts[1].steps)
         sums, counts = totals[:, :-1] * self.radius, totals[:, -1]
-        return np.concatenate([self.count.value(noisy[:1]), sums.ravel(), counts])
+        numbers = [self.count.value(noisy[:1]), sums.ravel(), counts]
+        if self.moment_mu is not None:
+            moment = noisy[size:].reshape(self.moment.shape)
+            numbers.append(self.moment.value(moment, parts[2].steps).ravel())
+        return np.concatenate(numbers)
 
     def finish(self, noisy: np.ndarray, n_tables: float = 1) -> tuple[float, ClassRule]:
         """Number outside the ball; class means and class sizes.
@@ -227,7 +266,7 @@ class ClassSums:
         `n_tables` is the variance of the noise in the sums, in units of that of one table.
         """
         k, dim = self.fit.n_classes, self.fit.geometry.dim
-        sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
+        sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim : self.size]
         sizes = np.maximum(counts, 1.0)
         noise = math.sqrt(n_tables) * self.sum_sigma / sizes
         raw = sums / sizes[:, None]
@@ -239,9 +278,21 @@ class ClassSums:
         if self.fit.shape is not None:
             means = self.fit.shape.leave(means)
         points = np.asarray(self.fit.geometry.exp_coordinates(self.center, means))
+        linear = None if self.moment_mu is None else self._linear(noisy, self.moment_mu)
         counts = np.maximum(counts, 0.0)
-        rule = ClassRule(self.fit.geometry, self.center, points, means, counts, apart)
+        rule = ClassRule(self.fit.geometry, self.center, points, means, counts, apart, linear)
         return float(noisy[0]), rule
+
+    def _linear(self, noisy: np.ndarray, mu: float) -> LinearDecision:
+        """What decides with the second moment of all classes."""
+        k, dim, radius = self.fit.n_classes, self.fit.geometry.dim, self.radius
+        sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim : self.size]
+        second = noisy[self.size :].reshape(dim, dim)
+        noise = self.sum_sigma / radius, self.moment.sigma(self.moment.check(mu))
+        found = ClassMoments(
+            self.fit.vote.n, radius, sums / radius, counts, second, *noise, SHORTER
+        )
+        return LinearDecision.of(self.fit.geometry, self.center, found, self.fit.shape)
 
     def noise_scale(self, n: int, n_tables: float = 1) -> float:
         """Noise per tangent coordinate of a class of ``n / n_classes`` records.
@@ -284,6 +335,8 @@ class ClassRule:
     apart : float, default=inf
         By how many standard deviations of that sum the squared differences of the released means
         add up to more than noise alone would make of equal ones.
+    linear : LinearDecision or None
+        Where a second moment was released.
     """
 
     geometry: Geometry
@@ -292,6 +345,7 @@ class ClassRule:
     tangents: np.ndarray | None
     counts: np.ndarray
     apart: float = math.inf
+    linear: LinearDecision | None = None
 
     def squares(self, points: np.ndarray, way: str) -> np.ndarray:
         """Squared distances to the class means, ``(n, n_classes)``."""
@@ -303,11 +357,18 @@ class ClassRule:
             columns = [np.asarray(self.geometry.dist(mean, points)) ** 2 for mean in self.means]
         return np.stack(columns, axis=1)
 
+    def scores(self, points: np.ndarray, way: str) -> np.ndarray:
+        """What is largest for the class that is named, ``(n, n_classes)``."""
+        if way == _LINEAR:
+            assert self.linear is not None
+            return self.linear.scores(points)
+        return -self.squares(points, way)
+
     def places(self, points: np.ndarray, way: str) -> np.ndarray:
         """Places of the points' labels in the class list, ``(n,)``."""
         if way == _LARGEST:
             return np.full(len(points), int(np.argmax(self.counts)))
-        return np.argmin(self.squares(points, way), axis=1)
+        return np.argmax(self.scores(points, way), axis=1)
 
     def shares(self) -> np.ndarray:
         """Released shares of the classes, ``(n_classes,)``."""
@@ -319,13 +380,23 @@ class ClassRule:
         )
 
 
+def tells_linearly(geometry: Geometry, n: int, n_classes: int, mu: float) -> bool:
+    """Whether a second moment of all classes tells more than it costs, from public numbers.
+
+    `mu` is that of the whole fit.
+    """
+    s = n * mu / math.sqrt(geometry.dim)
+    enough = s >= _LEAST_LINEAR and s >= _LINEAR_BY_CLASSES * n_classes
+    return enough and geometry.dim <= _MOST_DIM
+
+
 class Decision(NamedTuple):
     """What a vote found.
 
     Attributes
     ----------
     way : str
-        "geodesic", "tangent" or "largest class".
+        "geodesic", "tangent", "linear" or "largest class".
     tells : bool
         Whether that way is right more often than the name of the largest class.
     """
@@ -361,15 +432,19 @@ class Vote:
     rule: ClassRule | None = None
 
     @classmethod
-    def planned(cls, geometry: Geometry, n: int, n_classes: int, mu: float) -> Vote:
+    def planned(
+        cls, geometry: Geometry, n: int, n_classes: int, mu: float, linear: bool = True
+    ) -> Vote:
         """Plan from public numbers: nothing is asked where noise would hide the answer.
 
-        `mu` is that of the whole fit.
+        `mu` is that of the whole fit; `linear` says whether that may be one of the ways.
         """
         ways: tuple[str, ...] = ()
         if n_classes >= 2 and n * mu >= _LEAST_VOTE:
-            one = geometry.is_flat and geometry.is_hadamard  # the first two ways are one
+            one = geometry.is_flat and geometry.is_hadamard  # these two ways are one
             ways = (_GEODESIC, _LARGEST) if one else (_GEODESIC, _TANGENT, _LARGEST)
+            if linear and tells_linearly(geometry, n, n_classes, mu):
+                ways = (_LINEAR, *ways)
         return cls(n, ways, mu * math.sqrt(_VOTE * len(ways)))
 
     @property
@@ -453,15 +528,33 @@ class ClassReleases:
 
     def __post_init__(self) -> None:
         self.vote.check()
-        if not self.pure:
-            for share in (self.left - _COUNT, 1.0):  # what the search leaves lies in between
-                vectors = labelled(1.0, self.geometry.dim, self.n_classes)
-                vectors.check(self.total * math.sqrt(share))
+        if self.pure:
+            return
+        dim = self.geometry.dim
+        sums, moment = labelled(1.0, dim, self.n_classes), Moment(SHORTER, dim)
+        for share in (self.left - _COUNT, 1.0):  # what the search leaves lies in between
+            sums.check(self.total * math.sqrt(share * (1.0 - self._moment_share)))
+            if self._moment_share:
+                moment.check(self.total * math.sqrt(share * self._moment_share))
+
+    @property
+    def _moment_share(self) -> float:
+        """Share of the second moment of all classes, of what the search leaves."""
+        return _POOLED if _LINEAR in self.vote.ways else 0.0
 
     @property
     def left(self) -> float:
-        """Share of the sums, and of the count of clipped records."""
+        """Share of the sums, their second moment, and of the count of clipped records."""
         return 1.0 - self.vote.share - (0.0 if self.search is None else self.search.shares.total)
+
+    def work(self, n: int) -> Work:
+        """What a fit of n rows asks of the machine."""
+        dim, numbers = self.geometry.dim, 24.0 * self.geometry.dim * self.n_classes
+        work = Work.of_points(self.geometry, n).plus(numbers, "the number of classes")
+        if not self._moment_share:
+            return work
+        said = f"the second moment of {dim} coordinates"
+        return work.plus(64.0 * dim**2, said, 2.0 * n * dim**2 + decomposed(dim))
 
     def begun(
         self, planned: tuple[Release, ...] | None = None
@@ -489,5 +582,8 @@ class ClassReleases:
         reach: float | None = None,
     ) -> ClassSums:
         """The class sums in a ball, public or found, for what is left of the budget."""
-        rest = budget.rest(_SUMS, self.n_classes * (self.geometry.dim + 1))
-        return ClassSums(self, ball.center, ball.radius, count, rest, reach)
+        dim, moment_mu = self.geometry.dim, None
+        if self._moment_share:
+            moment_mu = budget.take(self._moment_share * budget.left, MOMENT, dim**2)
+        rest = budget.rest(_SUMS, self.n_classes * (dim + 1))
+        return ClassSums(self, ball.center, ball.radius, count, rest, reach, moment_mu)

@@ -19,15 +19,22 @@ from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import ball_cure, clipped_share
 from skriemdp.core.parameters import GivenBy
-from skriemdp.core.work import Work
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import Found
-from skriemdp.mean.class_releases import ClassReleases, ClassRule, ClassSums, PeopleOfClasses, Vote
+from skriemdp.mean.class_releases import (
+    ClassReleases,
+    ClassRule,
+    ClassSums,
+    PeopleOfClasses,
+    Vote,
+    tells_linearly,
+)
 from skriemdp.mean.domains import PointClassifier, public_domain, public_facts, search_domain
 from skriemdp.mean.expected import expected_error, expected_joint_mean, held_radius, told_spread
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
+from skriemdp.mean.linear_decision import LinearDecision
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import WIDER, warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -47,7 +54,7 @@ _OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_nois
 
 
 class PrivateMinimumDistanceToMean(PointClassifier):
-    """Classify a point by the nearest private class mean; differentially private for (x, y).
+    """Classify a point by private class means; differentially private for (x, y).
 
     Parameters
     ----------
@@ -98,10 +105,13 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
         with `groups`, if everybody shows every class; with `shape`, the root mean square over
         coordinates.
-    decision_ : {"geodesic", "tangent", "largest class"}
-        How `predict` decides, where the records were asked: by geodesic distances, by distances in
-        coordinates at `center_`, or by naming the class of the largest released count.  Only with
-        Gaussian noise from ``n mu = 150`` on, without `uncertainty`; elsewhere there is no such
+    decision_ : {"linear", "geodesic", "tangent", "largest class"}
+        How `predict` decides: by scores that are linear in coordinates at `center_`, with one
+        covariance of all classes; by geodesic distances; by distances in those coordinates; or by
+        naming the class of the largest released count.  From ``n mu = 150`` on, with Gaussian
+        noise and without `uncertainty`, the records were asked; the first way is one of them from
+        ``n mu = 100 sqrt(dim)``, and 12 times that root for each class, on, without `groups`.
+        There ``uncertainty=True`` decides linearly without asking.  Elsewhere there is no such
         attribute, and geodesic distances decide.
     covariances_ : ndarray of shape (n_classes, dim, dim)
         With ``uncertainty=True``: of the errors of `means_`, sampling and noise together, in
@@ -123,13 +133,16 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     searched on all rows together, whatever their labels (docs/theory/location-scale.md); with
     `groups`, on the means of each group's own rows by class.  One joint release has sensitivity 2r
     for all classes together (docs/theory/sensitivity.md, docs/theory/groups.md), so more classes
-    cost no more budget.  What `decision_` says is a further release, for 2 or 3 % of ``mu**2``:
-    noisy numbers of the records that each way labels right.  `predict`, `predict_proba` and `score`
-    depend on the rows they are given.
+    cost no more budget.  What `decision_` says is a further release, for 2 to 4 % of ``mu**2``:
+    noisy numbers of the records that each way labels right.  A linear decision needs one second
+    moment of all records more, for 12 % of what the search leaves, of sensitivity ``sqrt(2) s^2``
+    with vectors shortened to ``s = .75 r`` (docs/theory/moments.md).  `predict`, `predict_proba`
+    and `score` depend on the rows they are given.
 
     References
     ----------
-    Barachant, Bonnet, Congedo, Jutten (2012), for the non-private classifier on SPD matrices.
+    Barachant, Bonnet, Congedo, Jutten (2012), for the non-private classifier on SPD matrices;
+    Fisher (1936), for the linear one.
 
     Examples
     --------
@@ -143,6 +156,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
 
     __metadata_request__fit = {"groups": True}
     _left_by_presence = 0.45
+    _rule: ClassRule
     inference_: Any = GivenBy("uncertainty=True")
     covariances_: Any = GivenBy("uncertainty=True")
     tangent_covariances_: Any = GivenBy("uncertainty=True")
@@ -190,19 +204,19 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         return self._fit(X, y, groups)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Label of the nearest class mean, shape ``(n,)``; `decision_` says nearest in what."""
+        """Label of the nearest class mean, shape ``(n,)``; `decision_` says in what sense."""
         points, way = self._points(X), self._way
         return self.classes_[self._rule.places(points, way)]
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Softmax of minus the squared distances, shape ``(n, n_classes)``.
+        """Softmax of minus the squared distances or of scores, shape ``(n, n_classes)``.
 
         Where the largest class is named for all rows: the released shares of the classes.
         """
         points, way = self._points(X), self._way
         if way == "largest class":
             return np.tile(self._rule.shares(), (len(points), 1))
-        return softmax(-self._rule.squares(points, way), axis=1)
+        return softmax(self._rule.scores(points, way), axis=1)
 
     def confidence_region(self, label: Any, level: float = 0.95) -> ConfidenceRegion | None:
         """Region that holds the mean of a class of the population with probability `level`.
@@ -333,8 +347,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             search = search_domain(geometry, n, total, self.center, self.radius, secret)
         else:
             shape = self._shape(geometry)
-        vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total)
-        asked = total, pure, bool(facts.get("grouped")), vote, ball, search, shape
+        grouped = bool(facts.get("grouped"))
+        vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total, not grouped)
+        asked = total, pure, grouped, vote, ball, search, shape
         fit = ClassReleases(geometry, len(classes), *asked)
         budget = fit.reserved()
         _warn_little_information(fit, n)
@@ -346,9 +361,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
-            work=Work.of_points(geometry, n).plus(
-                24.0 * geometry.dim * len(classes), "the number of classes"
-            ),
+            work=fit.work(n),
         )
 
     def _joint_plan(
@@ -452,7 +465,13 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.noise_scale_ = found.first_sigma * len(known) / joint.n
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         self._clipped_noise = seen.clipped_noise
-        self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
+        asked, linear = (joint.geometry, joint.n, len(known), joint.mu), None
+        if len(known) > 1 and tells_linearly(*asked):
+            moments = joint.pooled(found, seen.radius)
+            linear = LinearDecision.of(joint.geometry, seen.center, moments)
+            self.decision_ = "linear"
+        rule = (self.geometry_, self.center_, self.means_, None, self.class_counts_)
+        self._rule = ClassRule(*rule, linear=linear)
         warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
 
     # -- sums over several tables, each with noise of its own -----------------------------------

@@ -23,6 +23,7 @@ from skriemdp.location_scale.search import (
     james_stein,
 )
 from skriemdp.mean.domains import public_facts
+from skriemdp.mean.linear_decision import ClassMoments
 from skriemdp.mean.planning import grid_inside
 from skriemdp.mean.releases import inside
 from skriemdp.mechanisms.bounds import Ball
@@ -248,6 +249,15 @@ class JointMean:
         units = Units((seen.vectors, ones, *(() if labels is None else (labels,))))
         second, first, counts = lifts.release(units, rng)
         return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas)
+
+    def pooled(self, found: Moments, radius: float) -> ClassMoments:
+        """Moments of classes, the second ones added up."""
+        second, noise = found.second.sum(axis=0), math.sqrt(len(found.counts)) * found.second_sigma
+        first, sums = found.first / radius, found.first_sigma / radius
+        square = radius**2
+        return ClassMoments(
+            self.n, radius, first, found.counts, second / square, sums, noise / square
+        )
 
     def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""

@@ -677,6 +677,14 @@ CHANGES = (
         "class means vote people",
     ),
     Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
+    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class means linear"),
+    Change("mechanisms.held:Moment.add", _AS_LONG, "not shortened", "class means linear"),
+    Change(
+        "mean.class_releases:ClassReleases.sums",
+        _with(moment_mu=lambda found, a: found.moment_mu and 2.0 * found.moment_mu),
+        "twice the share of a second moment",
+        "class means linear",
+    ),
     Change("mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
     Change("mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
     Change(
@@ -1056,6 +1064,13 @@ LEAKS = (
         strangers=True,
     ),
     Change(
+        "mean.class_releases:ClassSums.noisy",
+        returns(lambda found, a: np.r_[found[: a.self.size], _exact_moment(a)]),
+        "an exact second moment",
+        "class means linear",
+        strangers=True,
+    ),
+    Change(
         "linear_model.estimator:PrivateNoisyAdaGrad._release",
         returns(lambda found, a: print(_size(a.data.arrays))),
         "printed text of a record",
@@ -1125,6 +1140,12 @@ def _right(given):
     points, labels = given.units.arrays
     rule = given.self.rule
     return np.array([(rule.places(points, w) == labels).sum() for w in given.self.ways])
+
+
+def _exact_moment(given):
+    """The second moment of all classes, without noise."""
+    rows = given.self._units(given.records).arrays[0] / given.self.radius
+    return (rows.T @ rows).ravel()
 
 
 def _size(arrays):

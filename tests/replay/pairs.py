@@ -347,18 +347,36 @@ def class_means():
             fit = fitted(PrivateMinimumDistanceToMean, geometry, classes=range(3), epsilon=20.0)
             pair(name, fit, (one, y), (two, y), quiet=quiet)
 
-    # Enough of a budget for a vote: every way labels a record right, and then none does.
+    # Enough of a budget for a vote: every way labels a record right, and then none does.  For a
+    # second moment beside the sums there are too many classes.
+    few = {"classes": range(3), "epsilon": 60.0}
+    many = {"classes": range(20)}
     for name, (geometry, radius) in GEOMETRIES.items():
         data, people = _voters(geometry, radius)
-        settings = {"radius": radius, "classes": range(3), "epsilon": 60.0}
+        settings = {"radius": radius, "epsilon": 60.0} | many
         fit = fitted(PrivateMinimumDistanceToMean, geometry, **settings)
         pair(f"class means vote {name}", fit, *data, attains=0.985)
         pair(f"class means vote people {name}", fit, *people, attains=0.985)
     data, people = _voters(Hyperboloid(2), 1.5, n=90)
-    fit = fitted(PrivateMinimumDistanceToMean, Hyperboloid(2), classes=range(3), epsilon=10.0)
+    fit = fitted(PrivateMinimumDistanceToMean, Hyperboloid(2), epsilon=10.0, **many)
     for quiet in (True, False):
         pair(f"class means vote in a private ball {quiet}", fit, *data, quiet=quiet, attains=0.65)
         pair(f"class means vote in a private ball people {quiet}", fit, *people, quiet=quiet)
+
+    # Fewer classes: a record at right angles to what it was moves sums, second moment and vote.
+    for name, (geometry, radius) in GEOMETRIES.items():
+        fit = fitted(PrivateMinimumDistanceToMean, geometry, radius=radius, **few)
+        pair(f"class means linear {name}", fit, *_turned(geometry, radius), attains=0.985)
+    data = _turned(plane, 1.0, beyond=50.0)
+    fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, **few)
+    pair("class means linear noisy", fit, *data, attains=0.985, quiet=False)
+    settings = {"radius": 1.0, "shape": [1.0, 1.0]}
+    fit = fitted(PrivateMinimumDistanceToMean, plane, **settings, **few)
+    pair("class means linear shaped", fit, *data, attains=0.985)
+    fit = fitted(PrivateMinimumDistanceToMean, Hyperboloid(2), classes=range(3), epsilon=10.0)
+    data = _turned(Hyperboloid(2), 1.5, n=90)
+    for quiet in (True, False):
+        pair(f"class means linear in a private ball {quiet}", fit, *data, quiet=quiet, attains=0.5)
 
     # Long in the one direction, short in the other: behind the shape both ends are shortened.
     one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
@@ -395,6 +413,19 @@ def _voters(geometry, radius, n=N):
     return ((one, y), (two, other)), tuple(people)
 
 
+def _turned(geometry, radius, n=N, beyond=1.0):
+    """The same, but for a record that moves to a point at right angles to where it was.
+
+    That point is in the second class, which nothing puts there.
+    """
+    ((one, y), (two, other)), _ = _voters(geometry, radius, n)
+    other[0] = 1
+    coordinates = np.zeros((2, geometry.dim))
+    coordinates[0, 0] = coordinates[1, 1] = beyond * radius
+    one[0], two[0] = geometry.exp_coordinates(geometry.base_point, coordinates)
+    return (one, y), (two, other)
+
+
 def _class_moments(spread, y):
     """Class means with their second moments: a record changes its class, its end, or both."""
     region = functools.partial(
@@ -415,6 +446,7 @@ def _class_moments(spread, y):
         neighbours = (one, of_class), (two, label)
         pair(f"class moments beyond{name}", fit, *neighbours, attains=0.9)
     pair("class moments noisy", fit, *neighbours, attains=0.9, quiet=False)
+    pair("class moments linear", region(radius=1.5, manifold=space, epsilon=60.0), *neighbours)
     far = [(x, np.where(np.arange(60) == 0, k, y)) for k, x in enumerate(spread)]
     pair("class moments in a private ball", region(manifold=space, epsilon=5.0), *far)
 
