@@ -160,6 +160,8 @@ class RowBounds:
     apart : float, optional
         Columns may get scales of their own, where the norm is searched and so many records show
         them, and are then clipped at so many scales.  By default they do not.
+    how : dict, optional
+        Other parameters of the :class:`ColumnSearch`.
 
     Notes
     -----
@@ -175,6 +177,7 @@ class RowBounds:
     highest: float = 0.997
     shares: Shares | None = None
     apart: float | None = None
+    how: dict[str, Any] | None = None
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -198,14 +201,17 @@ class RowBounds:
 
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        return ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
+        search = ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
+        return dataclasses.replace(search, **(self.how or {}))
 
     @property
     def share(self) -> float:
         """The most that is spent of ``mu**2``."""
         if self.search is None:
             return 0.0
-        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
+        further = 0.0
+        if self.columns is not None:
+            further = _GRID_SHARE + self.columns.total
         return self.search.shares.total + further
 
     @property
