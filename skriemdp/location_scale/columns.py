@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 # All constants are measured (benchmarks/raw_tables.py), none of them on the data of a fit.
 
-# Share of mu**2 of the vectors that place two quantiles of every column on a geometric grid, and of
-# those that place them inside one cell of it, where both are there; and how many vectors.
-_SHARE, _ROUNDS = 0.07, 9
-_INSIDE_SHARE, _INSIDE_ROUNDS, _INSIDE_CELLS = 0.03, 10, 128
+# Share of mu**2 of the vectors that place two quantiles of every column, first on a geometric grid;
+# the part of it that places them inside one cell, where both are there; and how many vectors.
+_SHARE, _ROUNDS = 0.1, 9
+_INSIDE, _INSIDE_ROUNDS, _INSIDE_CELLS = 0.3, 10, 128
 _FIFTHS = (0.2, 0.8)
+# Farther quantiles, of columns whose fifths are one place; in so many scales.
+_TAILS, _TAIL_SCALES = (0.04, 0.96), 2.0
 # Distances from the centre, over the norm of the rows, that a quantile may have.
 _DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
 # Columns have scales of their own if the effective number of scales is below _ALIKE times the
@@ -55,12 +57,15 @@ class Columns:
         What numbers less `center` are divided by; ones where the columns are alike.
     unlike : bool
         Whether every column has a scale of its own.
+    atoms : ndarray of shape (d,), of bool
+        Whether most numbers of a column may well be one.
     """
 
     center: np.ndarray
     limit: np.ndarray
     scale: np.ndarray
     unlike: bool
+    atoms: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +86,19 @@ class ColumnSearch:
     center : float or ndarray of shape (d,), default=0.0
     norm : float, default=1.0
         Of the rows less `center`; both released, and set before :meth:`release`.
+    share, inside : float
+        Of ``mu**2``; and the part of it that places quantiles inside one cell.
+    passes : int, default=1
+        How often that is done, for columns that are narrower again, for that part each time.
+    tails : float, default=0.0
+        Of ``mu**2`` besides, for quantiles farther out of columns whose fifths are one place.
+    price : float or None, default=None
+        Columns have scales of their own if one norm for all costs a column so many times the noise
+        that it would have by itself, in root mean square.  None: a rule for rows of models.
 
     Notes
     -----
-    *Guarantee*: within `share` of ``mu**2``.  Each of the releases is a sum of one vector per
+    *Guarantee*: within `total` of ``mu**2``.  Each of the releases is a sum of one vector per
     record, ``[x_j <= t_j] - level`` for thresholds that are functions of earlier ones
     (docs/theory/location-scale.md, section 4).  What is not spent is left in the budget.
 
@@ -101,10 +115,15 @@ class ColumnSearch:
     fixed: bool = False
     center: Any = 0.0
     norm: float = 1.0
+    share: float = _SHARE
+    inside: float = _INSIDE
+    passes: int = 1
+    tails: float = 0.0
+    price: float | None = None
 
     def __post_init__(self) -> None:
-        least = min(_SHARE / _ROUNDS, _INSIDE_SHARE / _INSIDE_ROUNDS)
-        answers(2 * self.d, _levels(self.d)).check(self.mu * math.sqrt(least))
+        least = min(self._grid_share, self._inside_share)
+        answers(2 * self.d, np.repeat(_FIFTHS, self.d)).check(self.mu * math.sqrt(least))
 
     @staticmethod
     def is_seen(n: int, d: int, mu: float) -> bool:
@@ -114,22 +133,30 @@ class ColumnSearch:
         return d > 1 and n * mu >= 64.0 * math.sqrt(d)
 
     @property
-    def share(self) -> float:
+    def _grid_share(self) -> float:
+        return (1.0 - self.inside) * self.share / _ROUNDS
+
+    @property
+    def _inside_share(self) -> float:
+        return self.inside * self.share / _INSIDE_ROUNDS
+
+    @property
+    def total(self) -> float:
         """The most that is spent of ``mu**2``."""
-        return _SHARE + _INSIDE_SHARE
+        return self.share * (1.0 + self.inside * (self.passes - 1)) + self.tails
 
     def reserve(self, budget: GaussianBudget) -> None:
         """Take from the budget of a plan all that may be spent here."""
-        budget.take(self.share, COLUMNS)
+        budget.take(self.total, COLUMNS)
 
     def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Columns:
         """Quantiles of the columns of a table, dense or CSR; people give the shares of own rows."""
         center, norm = self.center, self.norm
 
         def asking(
-            at: np.ndarray, columns: np.ndarray, share: float, label: str
+            at: np.ndarray, columns: np.ndarray, share: float, levels: tuple, *label: Any
         ) -> Callable[[np.ndarray, int], np.ndarray]:
-            held = answers(2 * len(columns), _levels(len(columns)))
+            held = answers(2 * len(columns), np.repeat(levels, len(columns)))
             both, everywhere = np.repeat(columns, 2), len(columns) == self.d
 
             def ask(places: np.ndarray, number: int) -> np.ndarray:
@@ -144,7 +171,7 @@ class ColumnSearch:
                     return below if records.groups is None else below.astype(float)
 
                 mu = budget.take(share, COLUMNS, held.width)
-                noisy = private_sum(records, give, held, mu, streams(label, number))
+                noisy = private_sum(records, give, held, mu, streams(*label, number))
                 return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
 
             return ask
@@ -152,21 +179,28 @@ class ColumnSearch:
         every = np.arange(self.d)
         places = norm * np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
         grid = np.tile(places, (2 * self.d, 1))
-        ask = asking(grid, every, _SHARE / _ROUNDS, "columns")
+        ask = asking(grid, every, self._grid_share, _FIFTHS, "columns")
         found, least, most = _places(ask, grid.shape, _ROUNDS)
         low, high = _cells(grid, found)
-        same = np.flatnonzero(found[::2] == found[1::2])
+        # Neighbouring cells may share the quantiles of a narrow column, too.
+        apart = int(self.passes > 1)
+        same = np.flatnonzero(found[1::2] - found[::2] <= apart)
         # Two answers that may well be one.
         atoms = most[::2] >= least[1::2]
-        if len(same):
+        for number in range(self.passes):
+            if len(same) == 0:
+                break
             own = np.stack([2 * same, 2 * same + 1], axis=1).ravel()
+            low[own] = np.repeat(low[own].reshape(-1, 2).min(axis=1), 2)
+            high[own] = np.repeat(high[own].reshape(-1, 2).max(axis=1), 2)
             steps = np.arange(1, _INSIDE_CELLS + 1) / _INSIDE_CELLS
             inside = low[own, None] + (high - low)[own, None] * steps
-            share = _INSIDE_SHARE / _INSIDE_ROUNDS
-            ask = asking(inside, same, share, "columns, inside a cell")
+            label = ("columns, inside a cell", number)[: 1 + (number > 0)]
+            ask = asking(inside, same, self._inside_share, _FIFTHS, *label)
             found, least, most = _places(ask, inside.shape, _INSIDE_ROUNDS)
             low[own], high[own] = _cells(inside, found)
             atoms[same] = most[::2] >= least[1::2]
+            same = same[found[1::2] - found[::2] <= apart]
         quantiles = np.sort((0.5 * (low + high)).reshape(-1, 2), axis=1)
         if self.fixed:
             atoms &= np.abs(quantiles).min(axis=1) <= norm * _DISTANCES[-1]
@@ -175,20 +209,32 @@ class ColumnSearch:
             moves, widths = quantiles.mean(axis=1), 0.5 * (quantiles[:, 1] - quantiles[:, 0])
         low, high = low.reshape(-1, 2), high.reshape(-1, 2)
         widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
+        few = np.flatnonzero(atoms)
+        if self.tails > 0.0 and len(few):
+            own = np.stack([2 * few, 2 * few + 1], axis=1).ravel()
+            ask = asking(grid[own], few, self.tails / _ROUNDS, _TAILS, "columns, beyond atoms")
+            found, least, most = _places(ask, grid[own].shape, _ROUNDS)
+            ends = np.stack(_cells(grid[own], found)).mean(axis=0).reshape(-1, 2)
+            seen = few[most[::2] < least[1::2]]
+            far = np.abs(ends - moves[few, None]).max(axis=1)[most[::2] < least[1::2]]
+            widths[seen], atoms[seen] = np.maximum(far / _TAIL_SCALES, widths[seen]), False
         # Far from zero neighbouring floats may be farther apart than that.
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
-        certain = self.n * self.mu >= _CERTAIN * math.sqrt(self.d)
-        if _are_unlike(widths[~atoms], certain):
-            limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
-            return Columns(center + moves, limit, widths, True)
-        # A refused place was paid for: no column reaches much farther than it says.
         usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
+        if self.price is not None:
+            if _price(ordinary) > self.price:
+                limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
+                return Columns(center + moves, limit, widths, True, atoms)
+        elif _are_unlike(ordinary, self.n * self.mu >= _CERTAIN * math.sqrt(self.d)):
+            limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
+            return Columns(center + moves, limit, widths, True, atoms)
+        # A refused place was paid for: no column reaches much farther than it says.
         if 2 * len(ordinary) > self.d:
             usual = min(usual, float(np.median(ordinary)))
         limit = self.clip * np.where(atoms, usual, np.maximum(widths, usual))
         if not self.fixed:
             center = center + np.clip(0.0, *quantiles.T)
-        return Columns(center, limit, np.ones(self.d), False)
+        return Columns(center, limit, np.ones(self.d), False, atoms)
 
 
 def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
@@ -207,15 +253,17 @@ def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
     return _effective(others) < _ALIKE * len(others)
 
 
+def _price(scales: np.ndarray) -> float:
+    """What one norm of all columns costs a column, over what its own scale would."""
+    if len(scales) == 0:
+        return 1.0
+    return float(np.sqrt(np.mean(scales**2) * np.mean(scales**-2.0)))
+
+
 def _effective(scales: np.ndarray) -> float:
     """Effective number of columns: how many of equal scales would share their length alike."""
     squares = (scales / scales.max()) ** 2
     return float(squares.sum() ** 2 / np.sum(squares**2))
-
-
-def _levels(columns: int) -> np.ndarray:
-    """Levels of a vector that asks for all lower quantiles of so many columns, then the upper."""
-    return np.repeat(_FIFTHS, columns)
 
 
 def _cells(grid: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

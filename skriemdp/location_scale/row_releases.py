@@ -223,6 +223,8 @@ class RowBounds:
     apart : float, optional
         Columns may get scales of their own, where the norm is searched and so many records show
         them, and are then clipped at so many scales.  By default they do not.
+    how : dict, optional
+        Other parameters of the :class:`ColumnSearch`.
 
     Notes
     -----
@@ -239,6 +241,7 @@ class RowBounds:
     shares: Shares | None = None
     apart: float | None = None
     white: bool = False
+    how: dict[str, Any] | None = None
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -262,7 +265,8 @@ class RowBounds:
 
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        return ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
+        search = ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
+        return dataclasses.replace(search, **(self.how or {}))
 
     @property
     def share(self) -> float:
@@ -282,7 +286,7 @@ class RowBounds:
     @property
     def _place_share(self) -> float:
         """What is spent before rows are whitened."""
-        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
+        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.total
         return self._asked.shares.total + further
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,12 @@ def search_domain(
 def logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Normal coordinates of all points, each from its own numbers alone, to the last bit."""
     return np.asarray(map_tiles(logarithms_at(geometry, center), points))
+
+
+def is_table(geometry: Geometry) -> bool:
+    """Whether points are rows of R^d, whose columns may come in units of their own."""
+    line = geometry.is_flat and geometry.scaling is None and geometry.reach.diameter == math.inf
+    return line and len(geometry.shape) == 1 and not geometry.factors
 
 
 def public_facts(

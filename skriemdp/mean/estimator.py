@@ -38,8 +38,14 @@ from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.mean.domains import PointEstimator, public_domain, public_facts, search_domain
-from skriemdp.mean.expected import expected_joint_mean, expected_mean
+from skriemdp.mean.domains import (
+    PointEstimator,
+    is_table,
+    public_domain,
+    public_facts,
+    search_domain,
+)
+from skriemdp.mean.expected import expected_joint_mean, expected_mean, expected_table_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
 from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
@@ -68,8 +74,10 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
     projected_records,
 )
+from skriemdp.mean.table_releases import Released, TableMean, plan_table_mean
 from skriemdp.mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
 from skriemdp.mechanisms.counts import noisy_fraction
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
@@ -236,14 +244,18 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     ----------
     mean_ : ndarray of shape ``point_shape``
         The private mean; it lies in the ball.  The median, with ``statistic="median"``.
-    noise_scale_ : float
+    noise_scale_ : float or ndarray of shape (d,)
         Standard deviation of the noise per orthonormal tangent coordinate, in geodesic distance (of
-        the last step for "gradient").
+        the last step for "gradient"); of every column, where columns have scales of their own.
     clipped_fraction_ : float
         Private estimate of the fraction of rows outside the ball, in [0, 1]; of the owners' means,
         with `groups`.
+    scale_ : ndarray of shape (d,)
+        Of the columns of a table without a public center or radius, from n mu = 64 sqrt(d) on:
+        what their numbers less `center_` were divided by.  Ones where the columns are alike.
     center_, radius_ : ndarray of shape ``point_shape``, float
-        The ball that was used: public, or released.  Of a median, where its descent started, and
+        The ball that was used: public, or released.  Where columns have scales, `radius_` is the
+        norm of the scaled rows.  Of a median, where its descent started, and
         the released median distance to that.
     mechanism_ : str
         The mechanism that was used: "tangent" or "adaptive" (rough means first) where "auto"
@@ -580,6 +592,21 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             "search": search,
         }
         choices["secret_n"] = terms.secret_n
+        table = None
+        if search is not None and mechanism != "gradient" and not terms.secret_n:
+            if is_table(geometry) and search.center is None and search.radius is None:
+                target = float(self.epsilon), float(self.delta)
+                table = plan_table_mean(geometry, n, *target, noise, self.shrink == "auto")
+        if table is not None:
+            words = INTEGERS if table.law is None else PLAIN
+            return Plan(
+                table.event,
+                table,
+                public_facts(geometry, n, None, search),
+                work=Work.of_points(geometry, n, 1),
+                arithmetic=words,
+                releases=table.releases,
+            )
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
         public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
@@ -664,6 +691,8 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             return Expected("a multiple of the identity: no shape is released")
         if isinstance(plan.settings, GeometricMedian):
             return Expected("median")
+        if isinstance(plan.settings, TableMean):
+            return expected_table_mean(plan.settings, spread)
         if not isinstance(plan.settings, tuple):
             return expected_joint_mean(plan.settings, spread)
         (ball, chosen, release), geometry = plan.settings, facts["geometry"]
@@ -717,6 +746,9 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         geometry = self.geometry_ = facts["geometry"]
         self._flat = facts["flat"]
         noise = facts.get("noise of n", 0.0)
+        if isinstance(fit, TableMean):
+            self._learn_table(fit.release(Units((rows,), data.groups), streams))
+            return
         records = PointRecords(geometry, rows, facts["n"], noise, data.groups)
         if isinstance(fit, GeometricMedian):
             self._learn_median(*fit.release(records, streams))
@@ -729,6 +761,25 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self._release_mean(records, ball, chosen, mechanism, streams)
         else:
             self._learn_joint(fit, *fit.release(records, streams))
+
+    def _learn_table(self, known: Released) -> None:
+        """A mean whose columns were found one by one."""
+        place = known.place
+        self.mean_, self.center_, self.radius_ = known.mean, place.center, place.norm
+        self.mechanism_, self.scale_ = "tangent", known.scale
+        sigma: Any = known.sigma * known.scale if known.unlike else known.sigma
+        self.noise_scale_ = sigma
+        outside = known.outside, known.outside_noise, 1.0 - place.level
+        cure = ball_cure(self.center, self.radius, False)
+        self.clipped_fraction_ = clipped_share(*outside, self.radius_, cure)
+        assert place.columns is not None  # as planned
+        hidden = np.flatnonzero(place.columns.atoms).tolist()
+        if known.unlike and hidden:
+            warn_user(
+                f"columns {shown(hidden)} hold one value in most rows (a private estimate), which "
+                "does not tell their scale: they get the noise of the widest columns. Release "
+                "them by themselves, or divide them by a public number of their size."
+            )
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
         """A mean with its second moment."""

@@ -15,6 +15,7 @@ from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.joint_releases import JointMean
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
+from skriemdp.mean.table_releases import TableMean
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import laplace_law
 
@@ -120,6 +121,18 @@ def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int
     """What James and Stein's shrinkage towards the last rough mean leaves of noise."""
     rough = MeanNoise(search.mu * math.sqrt(search.shares.move), None).sigma(radius, dim, n)
     return math.sqrt(1.0 - (dim - 2) / dim * scale**2 / (scale**2 + rough**2))
+
+
+def expected_table_mean(table: TableMean, spread: Any) -> Expected:
+    """Expected error of a mean of columns in scales of their own, if they are alike."""
+    dim, n, told = table.geometry.dim, table.n, told_spread(None, spread)
+    assert table.bounds.search is not None  # nothing is public
+    radius = held_radius(told[0], table.bounds.search.level, dim)
+    noise = table.noise(table.bounds.usual_mu)
+    law = "gaussian" if table.law is None else "laplace"
+    whole = MeanNoise(table.mu, None)
+    size, floor = (math.sqrt(dim) * one.sigma(radius, dim, n) for one in (noise, whole))
+    return expected_error(f"tangent in a private ball, {law} noise", size, floor, n, told)
 
 
 def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:

@@ -31,7 +31,7 @@ MEAN = "mean"
 _COUNT_PURE = 0.03
 # Laplace noise is drawn where its mean square is at most this part of Gaussian noise's: it composes
 # worse with the fits that follow (benchmarks/laplace_noise.py --stages).
-_LAPLACE_GAIN = 0.9
+LAPLACE_GAIN = 0.9
 # The part required where Laplace noise rules out the further steps of a search, if their share of
 # mu**2 exceeds _MUCH (benchmarks/raw_data.py --part means).
 _FAR_GAIN, _MUCH = 0.84, 0.12
@@ -170,7 +170,7 @@ def plan_mean(
     if delta == 0.0:
         return _pure_plan(geometry.dim, epsilon)
     mu = gaussian_mu(epsilon, delta)
-    laplace = not gaussian and _with_laplace(noise, geometry.dim, epsilon, delta)
+    laplace = not gaussian and with_laplace(noise, geometry.dim, epsilon, delta)
     laplace = laplace and not (secret_n and search is not None)
     short, needed = search, math.inf if noise == "laplace" else 1.0
     if search is not None:
@@ -178,7 +178,7 @@ def plan_mean(
         # reserved for nothing.
         short, needed = search.near(), _FAR_GAIN
         if search.shares.total - short.shares.total <= _MUCH:
-            short, needed = search, _LAPLACE_GAIN
+            short, needed = search, LAPLACE_GAIN
         elif search.shares.until_near:
             needed = _NEAR_GAIN
     before = COUNT_SHARE + (0.0 if short is None else short.shares.total)
@@ -192,7 +192,7 @@ def plan_mean(
     event: Event = budget.event
     if laplace:
         first = GaussianBudget(mu * math.sqrt(before))
-        law = _law_after(geometry.dim, epsilon, delta, mu, first.event.mu, needed)
+        law = law_after(geometry.dim, epsilon, delta, mu, first.event.mu, needed)
         if law is not None:
             search, event = short, compose([first.event, law])
     count = budget.take(COUNT_SHARE, COUNT, 1)
@@ -211,7 +211,7 @@ def plan_mean(
     )
 
 
-def _law_after(
+def law_after(
     dim: int, epsilon: float, delta: float, total: float, first: float, needed: float
 ) -> LaplaceEvent | None:
     """Laplace noise behind the mu `first`; None for more than `needed` of the Gaussian square."""
@@ -263,7 +263,7 @@ def _inside(
     return LocationScaleSearch(*asked, rule=start, beyond=3.0, highest=0.999), most
 
 
-def _with_laplace(noise: str, dim: int, epsilon: float, delta: float) -> bool:
+def with_laplace(noise: str, dim: int, epsilon: float, delta: float) -> bool:
     """Whether Laplace noise is asked for, or saves enough to be looked at."""
     if noise == "laplace":
         _check_laplace(dim, epsilon)
@@ -271,7 +271,7 @@ def _with_laplace(noise: str, dim: int, epsilon: float, delta: float) -> bool:
     if epsilon > _LAPLACE_EPSILON or dim > _LAPLACE_DIM:
         return False
     square = laplace_law(dim, epsilon, delta).mean_square_over_sensitivity
-    return square * gaussian_mu(epsilon, delta) ** 2 / dim <= _LAPLACE_GAIN
+    return square * gaussian_mu(epsilon, delta) ** 2 / dim <= LAPLACE_GAIN
 
 
 def _check_laplace(dim: int, epsilon: float) -> None:

@@ -65,8 +65,13 @@ _PAIR_NORM_SHARE = 0.1
 # Names of the releases.
 NORM, MEAN, RANK = "norms that clip", "means", "effective rank"
 # Means at most.  Each shrinks the distance to the data by about its noise; twelve lead from 1e7
-# spreads away to the data, where the budget suffices (benchmarks/raw_data.py --part shift).
-_MOST_MEANS = 12
+# spreads away to the data, where the budget suffices (benchmarks/raw_data.py --part shift).  A pure
+# fit cannot use what a search leaves, and has few.
+_MOST_MEANS, _MOST_PURE = 12, 4
+
+
+def _most_means(budget: Budget) -> int:
+    return _MOST_PURE if budget.pure else _MOST_MEANS
 
 
 def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
@@ -194,7 +199,7 @@ class BoundsSearch:
             mu = budget.take(share, name, dim)
             if name != NORM and not budget.pure:
                 ball(Ball(1.0), dim).check(mu)
-        for _ in range(0 if paired or not self.private_center else _MOST_MEANS - 1):
+        for _ in range(0 if paired or not self.private_center else _most_means(budget) - 1):
             if not self._affords_more(budget):
                 break
             for taken in [(self.mean_share, MEAN, self.d), *norms]:
@@ -241,7 +246,7 @@ class BoundsSearch:
         norm = self._norm(asked, center, bound * _NEAR)
         # Data far from the origin leave a rough centre; from there the rows look closer, and one
         # more mean is much better.  Otherwise its share stays with the components.
-        for _ in range(_MOST_MEANS - 1):
+        for _ in range(_most_means(asked.budget) - 1):
             harmless = 0.5 * self._matrix_noise * norm**2
             if error <= harmless or norm >= 0.7 * bound or not self._affords_more(asked.budget):
                 break

@@ -526,6 +526,18 @@ CHANGES = (
     ),
     Change("mechanisms.sum:integer_total", times(2), "twice the integers", "people adagrad"),
     Change(
+        "mean.table_releases:TableMean.noise",
+        returns(lambda found, a: dataclasses.replace(found, mu=2.0 * found.mu)),
+        "half the noise of a table",
+        "mean table unlike",
+    ),
+    Change(
+        "mean.table_releases:TableMean.release",
+        takes(records=lambda a: dataclasses.replace(a.records, groups=None)),
+        "a table protects rows, not people",
+        "people mean table",
+    ),
+    Change(
         "mechanisms.held:answers",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "answers count twice",
@@ -623,9 +635,9 @@ CHANGES = (
         "tangent model at a mean people",
     ),
     Change(
-        "location_scale.columns:ColumnSearch.share",
+        "location_scale.row_releases:RowBounds.share",
         times(0.5),
-        "half of the vectors is not planned",
+        "half of the search is not planned",
         "adagrad columns sampled",
     ),
     Change(
@@ -842,7 +854,7 @@ CHANGES = (
         "mean adaptive laplace",
     ),
     Change(
-        "mean.planning:_law_after",
+        "mean.planning:law_after",
         meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
         "mean laplace",

@@ -33,6 +33,7 @@ THRESHOLDS = {
     "location_scale.columns:_FEW": (0, MOST, ("adagrad columns", "regression columns")),
     "location_scale.columns:_CERTAIN": (0.0, 1e9, ("adagrad columns", "regression columns")),
     "location_scale.points:_FEW": (0, MOST, ("mean found", "search hyperboloid")),
+    "location_scale.points:_FEW_RECORDS": (0.0, 1e9, ("mean found", "search euclidean")),
     "location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
     "location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
     "location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
@@ -86,9 +87,10 @@ OTHERS = set(
     location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_ASIDE
     location_scale.search:_SAME location_scale.search:_CURVED
     location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
+    mean.releases:LEAST_ROWS
     mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_APART
     mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
-    mean.planning:_LAPLACE_GAIN mean.planning:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
+    mean.planning:LAPLACE_GAIN mean.planning:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
     pca.releases:_OUTSTANDING pca.search_releases:_NORM_SHARE pca.search_releases:_PAIRS_TO
     pca.search_releases:_RANK_SHARE linear_model.fit_plan:_LARGEST_RIDGE
     linear_model.public_rows:_FOLDS regression.fit_plan:_FARTHEST
