@@ -543,7 +543,7 @@ def _refuse_long_tables(X: Any) -> None:
 
 
 def _column_names(X: Any) -> list[Any] | None:
-    """What the columns of a data frame are called."""
+    """Return the column names of a data frame; None for other tables."""
     names = getattr(X, "column_names", getattr(X, "columns", None))
     return None if names is None else list(names)
 
@@ -557,7 +557,7 @@ def _read_zeros(X: Any, bounds: tuple[float, float]) -> Any:
 
 
 def _pattern(wanted: Any) -> sparse.csr_array:
-    """Which entries are wanted, as a matrix whose indices fit its shape."""
+    """Return the wanted entries as a sparse matrix whose indices fit its shape."""
     if sparse.issparse(wanted):
         wanted = checked_format(wanted, "wanted")
     wanted = sparse.csr_array(wanted, dtype=np.float64)

@@ -111,7 +111,7 @@ class ItemEffects:
         return max(1.0, math.sqrt(0.5 * self.typical_count))
 
     def held(self, n_items: int) -> VectorSet:
-        """What a user's deviations and weights are held in."""
+        """Return the set to which a user's deviations and weights are clipped."""
         return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
     def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

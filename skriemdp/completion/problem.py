@@ -76,7 +76,7 @@ class CompletionProblem:
     def products(
         self, point: np.ndarray
     ) -> Callable[[sparse.csr_array], tuple[sparse.csr_array, np.ndarray]]:
-        """What gives ``R_i`` and ``-v_i`` of users; their outer products are gradients."""
+        """Return a function from users' rows to factors ``R_i``, ``-v_i`` of their gradients."""
         outer = outer_products(point)
 
         def give(block: sparse.csr_array) -> tuple[sparse.csr_array, np.ndarray]:
@@ -138,7 +138,7 @@ class LocalFit:
         return row_squares(self.block)
 
     def residuals(self, design: np.ndarray) -> np.ndarray:
-        """What the regressions leave of every stored entry."""
+        """Return the residual of every stored entry after the users' regressions."""
         # Factor by factor: gathering whole rows of both takes four times as long.
         block, counts, places = self.block, self.counts, self.block.indices.astype(np.intp)
         left, fitted = block.data.copy(), np.empty_like(block.data)

@@ -157,7 +157,7 @@ class CompletionPlan:
 
     @property
     def gaussian_share(self) -> float:
-        """What releases of all users have: all, unless the subspace samples users."""
+        """Share of mu**2 for releases about all users; 1 unless batches of users are sampled."""
         return 1.0 - self.rest_share if self.mechanism == "stochastic" else 1.0
 
     def snr(self, rank: int, share: float | None = None) -> float:
@@ -221,7 +221,7 @@ class CompletionPlan:
 
 @dataclass(frozen=True)
 class CompletionModel:
-    """What a fit releases; all of it private, none of it about one user."""
+    """The releases of a fit; all of them private, none about a single user."""
 
     level: float
     effects: np.ndarray
@@ -299,7 +299,7 @@ def _level_only(
     clipped: tuple[float, float],
     streams: NoiseStreams,
 ) -> CompletionModel:
-    """Where item effects would be noise: the level, with everything that is left."""
+    """Release only the overall level, with the remaining budget; item effects would be noise."""
     left = plan.mu_of(plan.gaussian_share - plan.small["count"] - plan.small["clipped"])
     level = overall_level(matrix, left, streams("level"))
     reason = (
@@ -386,9 +386,9 @@ def _measured_signal(
     typical: float,
     streams: NoiseStreams,
 ) -> tuple[float, float]:
-    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues.
+    """Estimate the signal-to-noise ratio of a subspace from a noisy sum of leading eigenvalues.
 
-    And the share of the variance that it would explain.
+    Also return the share of the variance that it would explain.
     """
     test = SignalTest(min(rank, plan.d), plan.n, plan.mu_of(SMALL_SHARES["signal"]))
     # The items with the largest released counts; one order for equal ones.

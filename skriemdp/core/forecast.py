@@ -1,4 +1,4 @@
-"""What a fit will cost and how good it will be, from public numbers: nothing is read or charged."""
+"""Forecasts of a fit's cost and accuracy from public numbers; nothing is read or charged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ExpectedError(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What an estimator knows of its result before a fit.
+    """The accuracy that an estimator expects, from public numbers, before a fit.
 
     Attributes
     ----------

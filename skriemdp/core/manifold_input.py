@@ -107,7 +107,7 @@ _CURES = {
 
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
-    """Which rows are matrices that should be symmetric and are not, beyond rounding."""
+    """Return a mask of the rows that should be symmetric matrices and are not, beyond rounding."""
     if not geometry.symmetric_matrices:
         return np.zeros(len(points), dtype=bool)
     from skriemdp.geometry.spd.base import differ_from_transposes  # which such a geometry loaded
@@ -308,7 +308,7 @@ def warn_published_labels(classes: Any) -> None:
 
 
 def bounds_cure(**asked: str | None) -> str:
-    """What to do where bounds clip the data, and is not done already.
+    """Say which bounds to change where they clip the data; private ones are not mentioned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a fit will ask of the machine, from public numbers; too much is refused, uncharged."""
+"""Estimates of a fit's memory and time from public numbers; what is too large is refused."""
 
 from __future__ import annotations
 

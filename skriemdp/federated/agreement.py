@@ -1,4 +1,4 @@
-"""What clients of a secure sum must have set alike, in bytes that are the same on every machine."""
+"""Settings that clients of a secure sum must share, as bytes that are equal on every machine."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
 
 @dataclass(frozen=True)
 class Attempt:
-    """Which sum is asked for.
+    """Identifier of one attempt of a secure sum.
 
     Attributes
     ----------
@@ -491,7 +491,7 @@ def reply(client: Any, data: bytes) -> bytes:
 
 
 def answered(data: bytes) -> Attendance | np.ndarray | None:
-    """What a client answered; None where it declined, ValueError for anything unreadable."""
+    """Read a client's answer; None where it declined, ValueError for anything unreadable."""
     kind, *rest = unpacked(data)
     if kind == b"attendance" and len(rest) == 1:
         entry = Attendance.unpack(rest[0])

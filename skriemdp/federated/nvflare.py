@@ -95,7 +95,7 @@ class NoisyUpdates(Filter):
         super().add_to_fed_job(job, ctx, **kwargs)
 
     def process(self, shareable: Any, fl_ctx: Any) -> Any:
-        """What leaves: the noisy difference, or the code of a failure and nothing else."""
+        """Replace an update by its noisy difference, or by a failure's code and nothing else."""
         code = shareable.get_return_code()
         if code != ReturnCode.OK:
             return make_reply(code)

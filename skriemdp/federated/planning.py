@@ -159,7 +159,7 @@ def domain_and_start(
 def local_settings(
     run: Any, estimator: Federable, problem: Problem, start: np.ndarray
 ) -> LocalSettings:
-    """What every client does in a round."""
+    """Derive the settings of local training: clip norm, step size, number of steps."""
     clip = run.clip_norm
     if clip is None:
         clip = getattr(estimator, "clip_norm", None)

@@ -88,5 +88,5 @@ def _permuted(xp: ModuleType, x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def layout(coordinates: int) -> type[Rows] | type[Columns]:
-    """How kernels lay out points of so many coordinates."""
+    """Return the class that lays out points of so many coordinates for the kernels."""
     return Columns if coordinates <= MOST_COLUMNS else Rows

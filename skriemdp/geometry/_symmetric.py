@@ -294,7 +294,7 @@ def sqrtm(xp: ModuleType, matrix: Array) -> Array:
 
 
 def _finite(xp: ModuleType, matrix: Array) -> tuple[None, Array]:
-    """Which matrices are finite (None: all), and the batch with identities for the others."""
+    """Return a mask of finite matrices (None: all), and the batch with identities elsewhere."""
     if bool(xp.isfinite(xp.sum(matrix))):
         return None, matrix
     usable = xp.all(xp.isfinite(matrix), axis=(-2, -1))
@@ -359,7 +359,7 @@ def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
 
 
 def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """What :func:`eigh` gives for one 2x2 matrix, but for signs of zeros, in Python's floats.
+    """Compute :func:`eigh` of one 2x2 matrix in Python's floats; signs of zeros may differ.
 
     The point of a private step is one matrix, and twenty calls of NumPy on scalars cost more than
     the sum over a hundred records.

@@ -41,7 +41,7 @@ def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
 
 
 def kept_share(matrix: np.ndarray, noise: float) -> np.ndarray:
-    """What :func:`repair` keeps of the part without trace, shape (...): 1 without noise."""
+    """Factor by which :func:`repair` shrinks the trace-free part, shape (...): 1 without noise."""
     d = matrix.shape[-1]
     squared = np.asarray(np.sum(parts(matrix)[1] ** 2, axis=(-2, -1)))
     expected = noise**2 * (d * (d + 1) / 2 - 1)

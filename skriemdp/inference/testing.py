@@ -111,7 +111,7 @@ def mean_test(*estimators: Any, popmean: Any = None) -> MeanTestResult:
 
 
 def _inferences(estimators: tuple[Any, ...]) -> list[MeanInference]:
-    """What the estimators released, one for each mean; ValueError where they do not fit."""
+    """Return the released moments of each mean; ValueError where the means cannot be compared."""
     if not estimators:
         raise ValueError("mean_test needs at least one fitted estimator.")
     inferences: list[MeanInference] = []

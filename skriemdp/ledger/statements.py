@@ -1,4 +1,4 @@
-"""What a charge notes, and what an accountant says of its charges, totals, ceiling and refusals."""
+"""Notes on charges, and an accountant's statements: charges, totals, ceiling and refusals."""
 
 from __future__ import annotations
 

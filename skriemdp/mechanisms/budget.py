@@ -17,7 +17,7 @@ _ROUNDING = 1e-14
 
 
 class Release(NamedTuple):
-    """What a plan holds for the releases of one name.
+    """Planned releases of one name.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class Release(NamedTuple):
 
 
 class _Budget:
-    """What is left of a fit's budget, as a fraction; never more is taken.
+    """The unspent part of a fit's budget, as a fraction; it refuses to spend more.
 
-    A plan takes from a budget all that its fit may take, and keeps :attr:`releases`.  The fit takes
-    from another, which has them for `planned`.
+    A plan takes from one budget all that its fit may spend, and stores :attr:`releases`.  The fit
+    takes from another budget, which gets them as `planned`.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class GaussianCount:
 
     @property
     def presence(self) -> float:
-        """What one record adds, over what replacing one moves."""
+        """Sensitivity to adding or removing a record over that to replacing one."""
         return math.nextafter(max(self._short, self._units - self._short) / self._units, 2.0)
 
     @property
@@ -96,7 +96,7 @@ class GaussianCount:
         return Part(label, 1, self._units, self._units, self._units)
 
     def exact(self, count: int) -> np.ndarray:
-        """What one party adds to that, exactly."""
+        """Return the integers of one party's count, without noise."""
         return np.array([int(count) * self._units])
 
     def value(self, noisy: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ WEIGHT_UNIT = 1.732
 
 
 class Held(abc.ABC):
-    """What a record gives, held in a public set and turned into integers.
+    """A public set that bounds the contribution of a record and turns it into integers.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Held(abc.ABC):
 
     @abc.abstractmethod
     def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
-        """How far rounding moves something, and how long that may be, in integers."""
+        """Pairs (largest rounding error, largest norm) of each rounded part, in integers."""
 
     @abc.abstractmethod
     def largest(self, steps: int) -> int:
@@ -315,7 +315,7 @@ class _Answers(VectorSet):
 
 
 def _true(tile: np.ndarray) -> np.ndarray:
-    """How many truth values of every column hold."""
+    """Count the true values in every column."""
     # Bytes add up fastest, at most 255 rows at a time, and side by side where they are short.
     beside = 2**10 // tile.shape[1] + 1
     ends, count = len(tile) // beside * beside, tile.shape[1]

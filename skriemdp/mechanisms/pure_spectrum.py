@@ -102,7 +102,7 @@ class EigenvalueLaw:
 
 
 def _steps(d: int) -> np.ndarray:
-    """What a move takes off the mask: bit j falls to j - 1, bit 0 leaves."""
+    """Return the decrease of the mask under each move: bit j falls to j - 1, bit 0 leaves."""
     return np.concatenate([[1], 1 << np.arange(d - 1)])
 
 

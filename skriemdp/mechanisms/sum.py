@@ -51,7 +51,7 @@ class Noisy(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What several parties add up and release with one noise; public.
+    """Public description of a sum that several parties add up and release with one noise.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class ExactTotal:
 
 
 def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
-    """What one party adds, without noise: the exact sum of the integers of its records.
+    """Sum one party's records exactly, as integers, without noise.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def private_sum(
 
 
 def part_of(label: str, held: Held, mu: float) -> Part:
-    """What :func:`integer_total` makes of a set, for the noise of one release."""
+    """Describe the integer sum of a set, for the noise of one release."""
     steps = held.check(mu)
     largest = held.largest(steps)
     return Part(label, math.prod(held.shape), steps, held.presence(steps), largest)

@@ -1,4 +1,4 @@
-"""Who a record is: a row, or a person with rows of their own; and its tiles."""
+"""Units of privacy: a record is a row, or a person with several rows; and their tiles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Units:
         return dataclasses.replace(self, chosen=indices)
 
     def tiles(self, give: Callable[..., Any], width: int, own: str) -> Iterator[Any]:
-        """What `give` makes of the rows, about 1 MiB at a time.
+        """Yield the results of `give` on the rows, about 1 MiB at a time.
 
         Parameters
         ----------

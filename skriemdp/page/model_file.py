@@ -1,4 +1,4 @@
-"""What the file of a model holds, read without loading it: nothing of it runs."""
+"""Contents of a model's file, read without loading it: none of its code runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OWN = {"_learned", "_released", "_sklearn_version", "privacy_spent_"}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What was found in the file of a model.
+    """Statements and checks found in the file of a model.
 
     Attributes
     ----------

@@ -142,9 +142,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _near_log_mu(epsilon: float, log_delta: float) -> float:
-    """Where Newton's method ends, in a few steps or not at all: nan.
+    """Solve for log mu by Newton's method, in a few steps; nan if it does not converge.
 
-    It starts where Phi(-a) alone is delta; the derivative of delta in mu is phi(a).
+    The start solves Phi(-a) = delta; the derivative of delta in mu is phi(a).
     """
     z = -float(ndtri_exp(log_delta))
     if not (z > 0.0 and epsilon > 0.0):
@@ -209,7 +209,7 @@ _PATIENCE = 8  # steps after which a bracket is looked for, or halved
 def calibrate(
     make_event: Callable[[float], Event], epsilon: float, delta: float, bracket: tuple[float, float]
 ) -> float:
-    """Least noise for which an event is (epsilon, delta)-private, moved to the private side.
+    """Find the least noise for which an event is (epsilon, delta)-private, on the private side.
 
     Parameters
     ----------

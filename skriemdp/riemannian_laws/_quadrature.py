@@ -32,7 +32,7 @@ Integrand: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.n
 
 @dataclass
 class Window:
-    """Where integrands were found to matter: a first guess for the next call on similar ones."""
+    """Interval in which integrands were found to matter: a first guess for the next call."""
 
     low: np.ndarray | None = None
     high: np.ndarray | None = None

@@ -1,4 +1,4 @@
-"""What one Riemannian Gaussian draw on 2x2 SPD matrices reveals; SPD(2) is R x H^2(-1/2)."""
+"""Privacy of one Riemannian Gaussian draw on 2x2 SPD matrices; SPD(2) is R x H^2(-1/2)."""
 
 from __future__ import annotations
 
