@@ -284,7 +284,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             "arithmetic": INTEGERS,
             "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
         }
-        if unit != "client":  # whose numbers of records are nobody's business
+        if unit != "client":  # whose numbers of records are private
             facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
         event = as_drawn(event, self.random_state)
         spent = PrivacySpent(*self._target(), event, unit, public=facts)

@@ -115,7 +115,7 @@ def _relayed(message: Any, node_config: dict[str, Any]) -> RecordDict:
     try:
         data = bytes(message.content["message"]["bytes"])
         answer = ask(int(node_config["agent-port"]), data)
-    except Exception:  # noqa: BLE001  the text of an error is nobody's business
+    except Exception:  # noqa: BLE001  the text of an error may quote records
         return _status(FAILED)
     return RecordDict({"message": ConfigRecord({"bytes": answer})})
 
