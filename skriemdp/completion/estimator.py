@@ -364,7 +364,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return np.clip(scores, *self.bounds_)
 
     def _split(self, matrix: sparse.csr_array) -> list[sparse.csr_array]:
-        """Rows without, and rows of, a public pseudo-random fifth of the items of each user."""
+        """Split off a pseudo-random fifth of each user's items; return the rest and that fifth."""
         rng = public_generator(self.public_seed, "hidden ratings")
         # One draw per item and an offset per user: a function of positions, not of what was rated.
         by_item, by_user = rng.random(matrix.shape[1]), rng.random(matrix.shape[0])

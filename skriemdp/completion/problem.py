@@ -11,9 +11,9 @@ from scipy import sparse
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.mechanisms.units import Units
 
-# Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
+# Smallest ridge: below it, rounding in a nearly singular regression spoils the norms for clipping.
 LEAST_RIDGE = 1e-6
-# Stored entries per block of users: temporaries stay in cache, calls do not count.
+# Stored ratings per block of users: temporaries stay in cache, and the overhead of calls is small.
 BLOCK_ENTRIES = 1 << 17
 # Products of pairs of columns, and which pairs they are.
 Outer = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]

@@ -53,23 +53,24 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
-# From this observed share of a row on the noisy covariance beats descent, up to this order
-# (benchmarks/completion.py utility).
+# The noisy covariance replaces descent if rows have at least this share of observed entries and
+# at most this many items (benchmarks/completion.py utility).
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
 # Norms of gradients: grid, and median and spread of the log-normal prior.
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
-# Least signal over noise at which a subspace has paid (benchmarks/completion.py utility).
+# Smallest estimated signal-to-noise ratio at which a subspace lowers the error
+# (benchmarks/completion.py utility).
 PAID_THRESHOLD = 0.27
-# Below this public signal-to-noise ratio no measured signal has paid, and none is measured
-# (benchmarks/completion.py utility).
+# Below this public signal-to-noise ratio a subspace never lowered the error, whatever its signal;
+# no budget is spent on an estimate of the signal (benchmarks/completion.py utility).
 HOPELESS_SNR = 6.0
-# The subspace gets this part of its reserve, and all of it where the measured signal is strong
-# (benchmarks/completion.py utility).
+# Share of the reserved budget for the subspace; all of it if the estimated signal-to-noise ratio
+# is at least STRONG_SIGNAL (benchmarks/completion.py utility).
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
-# Item effects are released if their assumed spread is at least this part of their noise.
+# Smallest ratio of the assumed spread of item effects to their noise at which they are released.
 LEAST_STRENGTH = 0.25
 # Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
@@ -316,7 +317,7 @@ def _level_only(
 
 
 class _Items:
-    """Item effects so far, and the data around them."""
+    """Running average of the released item effects, with the data that more releases need."""
 
     def __init__(
         self,

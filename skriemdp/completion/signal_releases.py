@@ -19,7 +19,7 @@ from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
 
-# Items whose moment is looked at: its eigenvalues take time O(512^3), once, whatever the data.
+# Number of items in the moment whose eigenvalues are released, at a cost of O(512^3) once.
 SIGNAL_ITEMS = 512
 
 

@@ -25,7 +25,8 @@ from skriemdp.privacy.event import plain
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Plan
 
-# Records at most that a smallest number of records is looked for among, and how finely.
+# Largest number of records tried in a search for the smallest sufficient one, and its relative
+# precision.
 _MOST_N, _FINE = 2**40, 1.02
 
 

@@ -357,8 +357,7 @@ def warn_small_search(n: int, mu: float, cure: str = "a public center and radius
         )
 
 
-# A fit warns below this n mu over the root of its number of parameters (benchmarks/adagrad.py
-# --warned).
+# Smallest n mu / sqrt(number of parameters) without a warning (benchmarks/adagrad.py --warned).
 LEAST_SIGNAL = 20.0
 
 

@@ -36,7 +36,7 @@ from skriemdp.ledger.errors import BudgetError
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# An attendance that nobody came back to is void after a day, or when so many are newer.
+# An unanswered attendance becomes void after this many seconds, or when this many newer ones exist.
 _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
 
 

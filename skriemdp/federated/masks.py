@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 KEY_BYTES = 32
-# Longer vectors would use up a stream.
+# Words in one key stream, and so the largest length of a vector.
 MOST_WORDS = 2**32
 _PROTOCOL = b"skriemdp secure sum 1"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skriemdp.geometry.ball import GeodesicBall
     from skriemdp.geometry.base import Geometry
 
-# What SQLite stores as an integer.
+# Round numbers are below this: SQLite stores them as 64-bit integers.
 _ROUNDS = 2**63
 
 

@@ -26,7 +26,7 @@ from skriemdp.privacy.calibration import gaussian_mu
 
 # Who charges, in the ledger.
 _LABEL = "NVFlare round"
-# What of a result's header a server needs: numbers of rounds, which it sent itself.
+# Header fields of a result that the server needs: numbers of rounds, which it sent itself.
 _HEADERS = (
     AppConstants.CURRENT_ROUND,
     AppConstants.NUM_ROUNDS,

@@ -35,7 +35,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
-# Processes beyond the processors of any machine fail, and would do so after the charge.
+# Largest number of processes; more would fail on any machine, and only after the charge.
 _MOST_JOBS = 1024
 
 

@@ -12,7 +12,7 @@ from skriemdp._validation import check_count, check_option
 from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, SelfComposedEvent, compose
 from skriemdp.privacy.events_mixed import MixtureEvent
 
-# Binomial tail that is not followed term by term; its mass counts as "everything is revealed".
+# Binomial tail mass that is not summed term by term; it is added to delta.
 _TAIL = 1e-15
 
 

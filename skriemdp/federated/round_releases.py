@@ -23,7 +23,7 @@ from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import Event, GaussianEvent, compose, event_from_dict
 
-# What the ledger calls what leaves.
+# Entry of the ledger for an update that leaves the client.
 _RELEASES = (Release("updates of clients", 1.0, "gaussian"),)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import dot
 
-# From here on, adding up coordinate by coordinate costs more than copying saves.
+# Largest number of coordinates for which column-wise sums are faster than a copy by rows.
 MOST_COLUMNS = 8
 
 

@@ -82,7 +82,7 @@ def _is_wide(shape: Shape) -> bool:
     return len(shape) == 2 and shape[0] < shape[1]
 
 
-# For each kind in this order; the first that fits is told.
+# Foreign layouts of points by kind; the first that fits the shape is named in the message.
 _FORMS = (
     Form("spd correlation rotations", lambda s: len(s) == 3 and s[0] == s[1] != s[2], _LAST),
     Form("shapes", lambda s: len(s) == 3 and s[1] == 2 != s[2] > s[0], _LAST),

@@ -15,8 +15,8 @@ import numpy as np
 from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 
-# Logarithms of matrices of at most this size are multiplied out entry by entry; from the
-# second size on, the quarter that the lower triangle does not need is left out.
+# Sizes of matrices: up to the first, logarithms are multiplied out entry by entry; from the second
+# on, the product omits the quarter that the lower triangle does not need.
 _SMALL, _LARGE = 5, 32
 
 # ---- orthonormal coordinates -----------------------------------------------------------------

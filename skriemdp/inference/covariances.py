@@ -9,7 +9,8 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
-# Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
+# Number of vectors drawn for a Hessian, each an eigenproblem, up to each dimension; and vectors
+# handled at once.
 _HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 _CHUNK = 64
 

@@ -21,8 +21,8 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-# Relative errors of second derivatives are cut at this in simulations: beyond, their inverse would
-# explode.
+# Clipping bound of relative errors of second derivatives in simulations, whose inverse would
+# otherwise be unbounded.
 _WRONG = 0.9
 
 

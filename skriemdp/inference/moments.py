@@ -23,7 +23,8 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-# Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
+# Largest dimension at which curvature's contribution to the covariance is computed exactly; number
+# of draws for its simulation above; and rows of a tensor computed at once.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
 

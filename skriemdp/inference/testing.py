@@ -14,10 +14,10 @@ from skriemdp._random import public_generator
 from skriemdp.inference.covariances import factor, transport_matrix
 from skriemdp.inference.moments import MeanInference
 
-# Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values;
-# time against noise.
+# Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values, a
+# compromise between time and noise.
 _DRAWS, _VALUES = 60, 100
-# Smallest p-value that ranks of simulated values tell; below, a scaled chi-square law gives it.
+# Smallest p-value from ranks of simulated values; smaller ones are from a scaled chi-square law.
 _SMALLEST_RANK = 0.01
 
 

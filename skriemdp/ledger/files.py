@@ -99,7 +99,7 @@ def sync_folder(folder: str) -> None:
 
 # -- the witness of a ledger --
 
-# Enough for hundreds of lines: processes overtake each other by a few lines at most.
+# Bytes read from the end of a witness: hundreds of lines, and processes are a few lines apart.
 TAIL = 65_536
 
 

@@ -491,7 +491,7 @@ def _part_line(account: PrivacyAccountant) -> str:
 
 # -- what a charge notes --------------------------------------------------------------------------
 
-# Larger facts are noted by their digest: so many numbers, or so many characters of JSON.
+# Largest facts noted in full, in numbers and in characters of JSON; larger ones by their digest.
 MOST_NUMBERS, MOST_CHARACTERS = 100, 2000
 
 

@@ -37,7 +37,7 @@ from skriemdp.ledger.units import PRESENT, RELEASED
 
 APPLICATION_ID = 0x736B7264  # "skrd"; tells our files from other SQLite files
 BUSY_SECONDS = 60.0
-# So many of the last entries are added up again when a process first opens a ledger.
+# Number of last entries that are verified when a process first opens a ledger.
 FIRST_LOOK = 10_000
 PAGE = 10_000  # entries read in one transaction, so that readers never hold up writers for long
 

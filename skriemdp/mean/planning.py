@@ -102,7 +102,7 @@ class MeanPlan:
         return geometry.is_flat or (self.search.center is None and not geometry.is_hadamard)
 
     def search_budget(self) -> GaussianBudget:
-        """What the search and the mean after it divide."""
+        """Return the budget that the search and the mean after it share."""
         assert self.search is not None
         # Laplace noise has an event of its own.
         planned = self.releases if self.law is None else self.releases[:-1]

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-# A record's coin falls where a uniform integer below this is below the threshold.
+# A record is sampled if a uniform integer below this is below the threshold.
 COIN = 2**53
 # Weight of the most likely size; others are proportional, rounded down.
 _PEAK = 2**512

@@ -12,7 +12,7 @@ from skriemdp.privacy.lattice import NOISE_SCALE
 
 # The name of the release that every fit makes besides its own.
 COUNT = "clipped fraction"
-# A sum of shares is above what was planned only where it is so by more than rounding.
+# Relative rounding error granted to a sum of shares before it counts as above the plan.
 _ROUNDING = 1e-14
 
 

@@ -29,10 +29,10 @@ __all__ = [
     "told_fraction",
 ]
 
-# Clipped records are told of where they are this share above the one that was meant, and so many
-# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits.
+# A fit warns if the noisy clipped fraction exceeds the expected one by EXCESS plus _SURE standard
+# deviations of the noise; Gaussian noise alone does so in 3 of 1e7 fits.
 EXCESS, _SURE = 0.2, 5.0
-# What noise exceeds in one of 1e6 fits, in its standard deviations: Gaussian, and Laplace.
+# Quantiles of noise exceeded in one of 1e6 fits, in standard deviations: Gaussian and Laplace.
 RARELY, _RARELY_PURE = 4.754, 9.279
 
 

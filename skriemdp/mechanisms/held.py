@@ -51,12 +51,12 @@ _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
 # Entries of a frame are rounded to multiples of 2^-27: times integers of at most 2^25, the longest
 # that any noise allows, they add up exactly in float64.
 _FRAME_BITS = 27
-# Entries of rounded rows that are multiplied at a time: both products find them in a cache.
+# Entries of rounded rows multiplied at a time, so that both products find them in a cache.
 _BLOCK = 2**19
-# Of rows that are made and rounded at a time, which takes more operations; so many are stored in
-# 32 bits where these hold their integers: as fast, and half as large.
+# Entries of rows computed and rounded at a time, and the number from which integers that fit are
+# stored in 32 bits: as fast, and half as large.
 _ROUNDED, _NARROW = 2**16, 2**22
-# Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
+# Bound of relative rounding errors of square roots, quotients and sums of squares.
 _SLACK = 2.0**-30
 # c of :func:`weighted`, the root of 3 rounded down: 1 + c^2 < 4 in floats too.
 WEIGHT_UNIT = 1.732

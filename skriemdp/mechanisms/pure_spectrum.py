@@ -22,7 +22,7 @@ from skriemdp._validation import check_count
 # Two tables of 2^20 numbers: 24 MB, half a second once per process.
 LARGEST_SIZE = 20
 
-# What rounding in tables and choices adds to a privacy loss, for every size (proof in the docs).
+# Bound of what rounding in tables and choices adds to a log ratio (docs/theory/pure-covariance.md).
 TABLE_ERROR = 5e-10
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.sensitivity import Sensitivity
 
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
-# Steps of the lattice between two records where the noise is no integer.
+# Lattice steps between two records if the noise is continuous.
 PLAIN_STEPS = 2**40
 
 

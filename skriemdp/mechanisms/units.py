@@ -15,7 +15,7 @@ from skriemdp._groups import Groups
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
 _NUMBERS, _FEW_NUMBERS, _SHORT = 2**17, 2**15, 8
-# Neighbours that are read together where a part of a table is enough.
+# Rows read together where a sample of the table suffices.
 NEIGHBOURS = 1024
 
 

@@ -18,13 +18,13 @@ from skriemdp.ledger.statements import charge_lists, charge_of, known_event, tog
 from skriemdp.page.model_file import ModelFile, read_model
 from skriemdp.privacy.event import Event
 
-# Longer lists show so many charges at each end, and all of them grouped by label and note.
+# Longest list of charges shown in full; longer ones show ENDS at each end, and groups by label.
 LISTED, ENDS = 1000, 100
 # More different releases than this are counted, not listed.
 RELEASES = 200
 # Total profiles of more kinds of releases, or of more partitions, would take minutes.
 MOST_KINDS, MOST_LISTS = 200, 20
-# The figure has no steps below this share.
+# Smallest step of the figure, as a share of the budget.
 STEP = 1.0 / 400.0
 # What a caller noted and the list of charges shows already.
 _SHOWN = ("epsilon", "delta", "unit", "guarantee", "noise")

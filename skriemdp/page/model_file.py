@@ -25,9 +25,9 @@ from skriemdp._fingerprint import fingerprint
 from skriemdp._known_classes import combiner, free_of_records, learned
 from skriemdp._walk import walk
 
-# What a compressed file may become.
+# Largest size of an unpacked file, in bytes.
 _MOST_BYTES = 2**31
-# Lists of fewer numbers are taken for settings.
+# Shortest list of numbers that may be data; shorter ones are taken for settings.
 _FEWEST_ROWS = 5
 _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", gzip.open),

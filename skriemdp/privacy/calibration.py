@@ -200,7 +200,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 # (events at the ends of the bracket, target) -> (parameter, its event).
 _CALIBRATED: OrderedDict = OrderedDict()
-# Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
+# Tolerances of calibration: of log epsilon, below the target; and of the logarithm of the noise,
+# where epsilon jumps.
 _PRECISION, _CLOSEST = 5e-6, 1e-6
 _SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
 _PATIENCE = 8  # steps after which a bracket is looked for, or halved

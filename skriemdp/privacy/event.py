@@ -22,7 +22,8 @@ from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 # Rounding of sums over a loss distribution, put on top of every delta that comes from one; that of
 # the transforms is in its mass at infinity.
 _ROUNDING = 1e-12
-# Below this delta, and that mass, rounding would show, and Renyi divergences take over.
+# Smallest delta, and mass, from loss distributions; below, rounding dominates and Renyi divergences
+# are used.
 _SMALLEST_DELTA = 1e-10
 _LARGE = 50.0  # epsilon, from which on a grid may be coarse
 _UP = 1.0 + 1e-9

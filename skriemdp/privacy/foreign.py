@@ -45,7 +45,7 @@ NOTHING = ComposedEvent(())
 # Points of a stored profile, and the delta at which it ends.
 _POINTS = 512
 _LEAST_DELTA = 1e-20
-# A pair of data sets of one size; and those where a replacement is two steps.
+# Input metrics of OpenDP: between data sets of one size; and those where a replacement counts two.
 _SAME_SIZE = ("ChangeOne", "Hamming")
 _BY_ROWS = ("Symmetric", "InsertDelete")
 

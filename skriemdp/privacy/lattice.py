@@ -141,7 +141,7 @@ def lattice_scale(shift: int, noise_multiplier: float) -> int:
     return max(2, math.isqrt(math.ceil(least) - 1) + 1)
 
 
-# Theorem 4 is used for so many shares.
+# Largest number of shares for which Theorem 4 is used.
 _MOST_SHARES = 10**6
 
 

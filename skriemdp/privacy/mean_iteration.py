@@ -15,7 +15,7 @@ import numpy as np
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
 _MAX_STEPS = 500
-# What rounding may move the computed mean by, as a share of what one record may.
+# Largest effect of rounding on the computed mean, relative to its sensitivity.
 _ROUNDING_SHARE = 1e-3
 
 

@@ -22,9 +22,9 @@ from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, ta
 if TYPE_CHECKING:
     from skriemdp.riemannian_laws._quadrature import Window
 
-# Nodes of a loss distribution or a Renyi divergence: time against the looseness of chords.
+# Nodes of a loss distribution or a Renyi divergence; more would tighten its chords.
 _POINTS = 2000
-# Far below, an analytic bound replaces the quadrature.
+# Log delta below which an analytic bound replaces the quadrature.
 _FAR_LOG_DELTA = -2e4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
