@@ -1,4 +1,4 @@
-"""Which mechanism releases a mean, and how its budget is split: decided once, of public numbers."""
+"""Plan of a mean: its mechanism and the split of its budget, from public numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RATIO, _RADII = 1.15, 46
 
 @dataclass(frozen=True)
 class MeanPlan:
-    """What a fit releases, and what it pays for each release; from public numbers.
+    """Releases of a fit and the share of each, from public numbers.
 
     Attributes
     ----------
