@@ -309,7 +309,7 @@ def bytes_of(words: np.ndarray) -> bytes:
 
 
 def words_of(data: bytes) -> np.ndarray:
-    """The words that :func:`bytes_of` wrote."""
+    """Inverse of :func:`bytes_of`: the words of a message."""
     return np.frombuffer(data, dtype="<u8").astype(np.uint64)
 
 

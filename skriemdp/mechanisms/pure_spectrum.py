@@ -28,7 +28,7 @@ TABLE_ERROR = 5e-10
 
 @dataclass(frozen=True, eq=False)
 class EigenvalueLaw:
-    """Tables for one size; made by :func:`eigenvalue_law`.
+    """Tables for drawing eigenvalues of matrices of one size; made by :func:`eigenvalue_law`.
 
     Attributes
     ----------

@@ -172,7 +172,7 @@ def private_sum(
     mu : float
     rng : numpy.random.Generator
     add : callable
-        Who adds, with the arguments of :func:`integer_total`; this process by default.
+        Function that adds, called like :func:`integer_total`, the default.
     part : slice
         Of the coordinates of a :class:`skriemdp.mechanisms.held.VectorSet`, that is released.
     averaged : int, optional

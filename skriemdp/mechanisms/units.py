@@ -147,7 +147,7 @@ def _by_class(
 
 
 def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
-    """Evenly spaced runs of neighbours among `count`, about `most` of them in all.
+    """Yield evenly spaced runs of neighbouring rows among `count`, about `most` rows in all.
 
     They are cheap to read, and no part of a table is left out.
     """

@@ -148,7 +148,7 @@ class SPDGeometry(CoordinateGeometry):
         return finite & symmetric & definite
 
     def complaint(self, x: Array, atol: float = 1e-6) -> str | None:
-        """The first that some of `x` are not: "finite", "symmetric", "positive definite"; or None.
+        """Name a test that some of `x` fail ("finite", "symmetric", "positive definite"), or None.
 
         It tells which test failed, and nothing else about the matrices.
         """
