@@ -1,4 +1,4 @@
-"""Whose functions work on an array; names of types for annotations; squared lengths of rows."""
+"""Array libraries: the namespace and device of an array, type names, squared row lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Size: TypeAlias = int | tuple[int, ...]
 
 
 class _Manifold(Protocol):
-    """What geometries and the manifolds of pymanopt have."""
+    """Methods shared by geometries and pymanopt's manifolds."""
 
     def projection(self, point: Any, vector: Any, /) -> Any: ...
 

@@ -219,7 +219,7 @@ def _any_nan(array: np.ndarray) -> bool:
 
 
 def finding(value: Any, name: str) -> str | None:
-    """What is wrong with one argument, by types and by what is missing; None if nothing is."""
+    """Describe what is wrong with one argument, from types and missing values, or return None."""
     if value is None or is_lazy(value):
         return None
     if sparse.issparse(value):

@@ -1,4 +1,4 @@
-"""Where the documentation of a class is, for the picture of an estimator in a notebook."""
+"""Links to the documentation of a class, shown by an estimator's diagram in a notebook."""
 
 from __future__ import annotations
 

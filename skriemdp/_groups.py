@@ -1,4 +1,4 @@
-"""Which rows of a table belong to whom, where people own several: the group is the unit."""
+"""Ids of people who own several rows: which rows belong to whom, so that the person is the unit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NUMBERS = (int, float, complex, Decimal, Fraction, np.longdouble, np.clongdoubl
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which rows belong to which group.
+    """The rows of each group.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Groups:
 
 
 class _UnreadableError(ValueError):
-    """What is wrong with ids, without the name of their argument."""
+    """A fault in ids, described without the name of their argument."""
 
 
 def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) -> Groups:
@@ -362,7 +362,7 @@ def _read_list(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _key(value: Any) -> tuple:
-    """What `value` is compared and sorted by: built-in types, which have one order.
+    """Return the key by which `value` is compared and sorted: built-in types, which have one order.
 
     Equal ids have equal keys.  A type that is not known here is refused: nobody knows which of its
     values are equal, which are missing, or whether its order is one.

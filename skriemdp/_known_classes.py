@@ -1,4 +1,4 @@
-"""What is known of scikit-learn's estimators by class and parameters, of objects and of files.
+"""Facts about scikit-learn's estimators by class and parameters, for objects and for files.
 
 A class is listed where its code was read: whether what it learns is a function of its parameters
 and of the number and names of columns, each row transformed on its own; or whether it learns
@@ -87,7 +87,7 @@ _PUBLIC_TABLE = Free(lambda given: True)  # ours: its schema is public
 
 
 def free_of_records(name: str, module: str) -> Free | None:
-    """What is known of a class that may tell nothing of the records."""
+    """Return what is listed for a class whose fits may reveal nothing about records, or None."""
     if module == "skriemdp.public_table":
         return _PUBLIC_TABLE if name == "PublicTable" else None
     return _FREE.get(name) if module.split(".")[0] == "sklearn" else None

@@ -1,4 +1,4 @@
-"""Which process this is, and what it does one at a time.
+"""The identity of this process, and locks for work that it does one thread at a time.
 
 A number alone does not tell: where numbers begin anew (containers, pid namespaces) a child may bear
 that of its parent.

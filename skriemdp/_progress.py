@@ -1,4 +1,4 @@
-"""How far a long fit is: steps done of steps planned, told through `logging`, and nothing else."""
+"""Progress of a long fit: steps done of steps planned, reported through `logging` alone."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _lines(text: str) -> str:
 
 
 def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[Any]) -> str | None:
-    """What `call` says of stand-ins, if it fails there at the same place as `error` did."""
+    """Return the error of `call` on stand-ins if it fails at the same place as `error` did."""
     try:
         zeros = [stand_in(value) for value in values]
     except Exception:

@@ -16,9 +16,9 @@ import numpy as np
 from skriemdp._process import this_process
 from skriemdp._validation import shown
 
-# Integers drawn ahead at most: half a megabyte.
+# Largest number of integers drawn in advance: 64 bits each, half a megabyte.
 _LARGEST_BLOCK = 2**16
-# What a fit with a search takes.
+# Integers drawn in advance at first: about what a fit with a private search uses.
 _USUAL = 128
 
 

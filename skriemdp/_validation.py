@@ -138,9 +138,9 @@ def check_option(options: Iterable[Any], **values: Any) -> None:
 
 # Noise scales are in proportion to 1 / epsilon, and their squares must stay ordinary floats.
 _LEAST_EPSILON = 1e-30
-# Above, a guarantee says nothing, and samplers and exponentials leave the range of floats.
+# Above this epsilon a guarantee is void, and samplers and exponentials leave the range of floats.
 _MOST_EPSILON = 1e12
-# Below, searches for noise run into the end of the range of floats.
+# Below this delta, calibration of noise leaves the range of floats.
 _LEAST_DELTA = 1e-100
 
 

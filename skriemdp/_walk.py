@@ -76,7 +76,7 @@ def is_container(value: Any) -> bool:
 
 
 def _parts(value: Any, names: tuple[str, ...]) -> list[_Part]:
-    """What a value holds itself."""
+    """List the parts that a value holds directly."""
     if isinstance(value, functools.partial):
         given = [(f"[{place}]", part) for place, part in enumerate(value.args)]
         given += [*value.keywords.items(), ("func", value.func)]

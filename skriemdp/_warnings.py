@@ -18,7 +18,7 @@ class SeededNoiseWarning(UserWarning):
 
 
 class Words:
-    """What a fit has to tell, which after its charge waits until everything was learned.
+    """Warnings of a fit, which after its charge wait until everything was learned.
 
     Where warnings are errors, one that was raised in between would lose a release that was paid
     for.  Before the charge nothing waits: such an error then refuses the fit, and costs nothing.

@@ -58,7 +58,7 @@ class _OneAxes(QuietQueries):
 
 @dataclass
 class NoiseBallDisplay(_OneAxes):
-    """Where the true mean can be, given a private one, from released and public numbers.
+    """Plot of where the true mean can be, given a private one, from released and public numbers.
 
     With `confidence_region`, regions that hold the population's mean: sampling and noise together.
     Without, circles that hold the noise alone with the stated probabilities (Gaussian noise of

@@ -1,4 +1,4 @@
-"""What is done to each record, or each person's rows, alone: recentring, and leaving rows out."""
+"""Transformations of each record, or each person's rows, alone: recentring, leaving rows out."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
         return _moved(self.geometry_, self.mean_, points).reshape(X.shape)
 
     def _of_each(self, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
-        """What `fit_transform` makes of each group's rows; None for rows that are no points.
+        """Apply `fit_transform` to each group's rows; None for rows that are no points.
 
         Groups are computed together, which is faster; the numbers of each are made of its own rows
         alone, to the last bit (docs/theory/groups.md).
@@ -206,7 +206,7 @@ def _moved(geometry: Geometry, mean: np.ndarray, points: np.ndarray) -> np.ndarr
 
 
 def asks(name: str) -> Any:
-    """Where the estimator that would answer has a method of this name."""
+    """Make a method available where the answering estimator has one of this name."""
     return available_if(lambda self: hasattr(self._answering, name))
 
 
@@ -223,11 +223,11 @@ class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator
 
     @property
     def _answering(self) -> Any:
-        """What was fitted; before a fit the estimator that will be."""
+        """The fitted estimator; before a fit, the one that will be fitted."""
         raise NotImplementedError
 
     def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
-        """What was fitted, with the rows and the keywords that it is asked with."""
+        """Return the fitted estimator, and the rows and keywords of its call."""
         raise NotImplementedError
 
     def _answer(self, method: str, X: Any, groups: Any) -> np.ndarray:
@@ -472,7 +472,7 @@ def _table(X: Any) -> np.ndarray:
 
 
 def _manifold_of_rows(estimator: Any) -> Any:
-    """Where the rows lie that `estimator` is fitted on."""
+    """Return the manifold of the rows on which `estimator` is fitted."""
     while hasattr(estimator, "estimator"):
         estimator = estimator.estimator
     # A `manifold` of something else, of a frame or of targets, comes with rows of numbers.

@@ -173,7 +173,7 @@ class PublicTable(QuietQueries, TransformerMixin, BaseEstimator):
     # -- the schema ------------------------------------------------------------------------------
 
     def _described(self, width: int | None) -> list[_Column]:
-        """What is public of each column, in order; `width` counts them where names do not."""
+        """Return the public description of each column, in order; `width` counts unnamed ones."""
         if isinstance(self.schema, Mapping):
             if not self.schema:
                 raise ValueError("schema is empty; describe each column: " + _KINDS + ".")
@@ -395,7 +395,7 @@ _Column = _Number | _Categories
 
 
 def _read(name: Any, given: Any) -> _Column:
-    """What `given` says of the column `name`."""
+    """Read the description `given` of the column `name`."""
     where = f"schema[{name!r}]" if name != "" else "schema"
     if isinstance(given, tuple):
         given = {"range": given}
@@ -529,7 +529,7 @@ def _day(cell: Any) -> float:
 
 
 def _text(cell: Any) -> str | None:
-    """What categories are compared by: text without spaces around it, and whole numbers as such.
+    """Return the key by which categories are compared: text without outer spaces, whole numbers.
 
     None for what is missing.  ``1``, ``1.0`` and ``"1"`` are one category, as a table may hold
     either; so are ``True`` and ``"True"``.

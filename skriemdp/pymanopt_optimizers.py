@@ -161,7 +161,7 @@ class PrivateOptimizerResult(OptimizerResult):
 
 
 class _PrivateOptimizer(Optimizer):
-    """What the private optimizers share: check, calibrate, charge, run, report."""
+    """Base of the private optimizers: check, calibrate, charge, run, report."""
 
     _needs_transport = False
 

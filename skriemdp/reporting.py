@@ -1,4 +1,4 @@
-"""Which parts of a model learned from the data, or mix records, without a privacy guarantee."""
+"""Report on a model: the parts that learned from data, or mix records, without a guarantee."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Step:
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """What :func:`privacy_report` found; true when all that is fitted is known to be private.
+    """Report of :func:`privacy_report`; true when all that is fitted is known to be private.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ def _anything_fitted(estimator: Any) -> bool:
 
 
 def _learned_itself(estimator: Any) -> tuple[Any, ...]:
-    """What an estimator that is no composite learned besides the fits that it holds.
+    """Describe what an estimator learned besides the fits within it; no composites.
 
     Returns
     -------
@@ -363,7 +363,7 @@ def _finding(check: Any, step: Any) -> tuple[Any, ...]:
 
 
 def _cure(step: Any) -> str:
-    """What to pass to a step of a known class that would then learn nothing."""
+    """Name the parameters with which a step of a known class would learn nothing."""
     cure = cure_of(step)
     return f"with {cure} it would learn nothing" if cure else ""
 
@@ -396,7 +396,7 @@ def _takes_matrices(estimator: Any, size: int) -> bool:
 
 
 def _status(estimator: Any) -> str:
-    """What the attributes show: no trial."""
+    """Judge a step by its attributes, without a trial."""
     if "privacy_spent_" in vars(estimator):
         return PRIVATE
     if learned_attributes(estimator):

@@ -239,7 +239,7 @@ class FunctionClass:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What :func:`schedule` chose, ready for `RiemannianGradientDescent`.
+    """Settings chosen by :func:`schedule`, ready for `RiemannianGradientDescent`.
 
     Attributes
     ----------

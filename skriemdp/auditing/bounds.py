@@ -14,7 +14,8 @@ from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon
 
-# How cautiously a threshold is chosen; it has no part in the confidence of what is found.
+# Error probability of the intervals by which a threshold is chosen, on other trials than those of
+# the reported bound, whose confidence does not depend on it.
 _CHOICE_ERROR = 0.01
 
 

@@ -558,7 +558,7 @@ def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
 
 
 def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
-    """What the score of the inner estimator reads, of a federated model."""
+    """Set on the inner estimator of a federated model the attributes that its score reads."""
     inner = model.estimator_
     if isinstance(inner, PrivateFrechetMean) and model.local != "statistic":
         geometry = _geometry(inner.manifold)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EstimatorAudit:
-    """What an estimator states, beside what an attack found.
+    """The epsilon that an estimator states, beside the lower bounds that an attack found.
 
     Attributes
     ----------

@@ -364,7 +364,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return np.clip(scores, *self.bounds_)
 
     def _split(self, matrix: sparse.csr_array) -> list[sparse.csr_array]:
-        """Rows without, and rows of, a public pseudo-random fifth of the items of each user."""
+        """Split off a pseudo-random fifth of each user's items; return the rest and that fifth."""
         rng = public_generator(self.public_seed, "hidden ratings")
         # One draw per item and an offset per user: a function of positions, not of what was rated.
         by_item, by_user = rng.random(matrix.shape[1]), rng.random(matrix.shape[0])
@@ -543,7 +543,7 @@ def _refuse_long_tables(X: Any) -> None:
 
 
 def _column_names(X: Any) -> list[Any] | None:
-    """What the columns of a data frame are called."""
+    """Return the column names of a data frame; None for other tables."""
     names = getattr(X, "column_names", getattr(X, "columns", None))
     return None if names is None else list(names)
 
@@ -557,7 +557,7 @@ def _read_zeros(X: Any, bounds: tuple[float, float]) -> Any:
 
 
 def _pattern(wanted: Any) -> sparse.csr_array:
-    """Which entries are wanted, as a matrix whose indices fit its shape."""
+    """Return the wanted entries as a sparse matrix whose indices fit its shape."""
     if sparse.issparse(wanted):
         wanted = checked_format(wanted, "wanted")
     wanted = sparse.csr_array(wanted, dtype=np.float64)

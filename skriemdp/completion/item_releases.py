@@ -15,13 +15,13 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_w
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
-# Residual variance over variance of the users' biases: a bias is shrunk as if by so many further
-# ratings.
+# Assumed ratio of residual variance to the variance of users' biases: a bias is shrunk as if the
+# user had so many more ratings of average value.
 BIAS_PENALTY = 4.0
-# Deviations of a rating from its user's mean are cut here, in units of half the rating range: below
-# their usual spread, because noise grows with the bound faster than the signal does.
+# Clipping bound of a rating's deviation from its user's mean, in units of half the rating range;
+# below their usual spread, because noise grows with the bound faster than the signal does.
 DEVIATION_BOUND = 0.4
-# Public guess of the share of deviations that are not cut, its spread, and the least one used.
+# Prior mean and standard deviation of the share of deviations within the bound, and its floor.
 _SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 # Residual variance of one rating, in the same units squared.
 RESIDUAL_VARIANCE = 0.2
@@ -111,7 +111,7 @@ class ItemEffects:
         return max(1.0, math.sqrt(0.5 * self.typical_count))
 
     def held(self, n_items: int) -> VectorSet:
-        """What a user's deviations and weights are held in."""
+        """Return the set to which a user's deviations and weights are clipped."""
         return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
     def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

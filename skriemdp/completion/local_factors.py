@@ -1,4 +1,4 @@
-"""What a user computes from his own row: bias, factors, and how likely each ridge makes it."""
+"""Local computations of a user on their own row: bias, factors, log evidence of each ridge."""
 
 from __future__ import annotations
 

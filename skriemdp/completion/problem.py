@@ -11,9 +11,9 @@ from scipy import sparse
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.mechanisms.units import Units
 
-# Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
+# Smallest ridge: below it, rounding in a nearly singular regression spoils the norms for clipping.
 LEAST_RIDGE = 1e-6
-# Stored entries per block of users: temporaries stay in cache, calls do not count.
+# Stored ratings per block of users: temporaries stay in cache, and the overhead of calls is small.
 BLOCK_ENTRIES = 1 << 17
 # Products of pairs of columns, and which pairs they are.
 Outer = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
@@ -76,7 +76,7 @@ class CompletionProblem:
     def products(
         self, point: np.ndarray
     ) -> Callable[[sparse.csr_array], tuple[sparse.csr_array, np.ndarray]]:
-        """What gives ``R_i`` and ``-v_i`` of users; their outer products are gradients."""
+        """Return a function from users' rows to factors ``R_i``, ``-v_i`` of their gradients."""
         outer = outer_products(point)
 
         def give(block: sparse.csr_array) -> tuple[sparse.csr_array, np.ndarray]:
@@ -138,7 +138,7 @@ class LocalFit:
         return row_squares(self.block)
 
     def residuals(self, design: np.ndarray) -> np.ndarray:
-        """What the regressions leave of every stored entry."""
+        """Return the residual of every stored entry after the users' regressions."""
         # Factor by factor: gathering whole rows of both takes four times as long.
         block, counts, places = self.block, self.counts, self.block.indices.astype(np.intp)
         left, fitted = block.data.copy(), np.empty_like(block.data)

@@ -53,23 +53,24 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
-# From this observed share of a row on the noisy covariance beats descent, up to this order
-# (benchmarks/completion.py utility).
+# The noisy covariance replaces descent if rows have at least this share of observed entries and
+# at most this many items (benchmarks/completion.py utility).
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
 # Norms of gradients: grid, and median and spread of the log-normal prior.
 NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
 NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
-# Least signal over noise at which a subspace has paid (benchmarks/completion.py utility).
+# Smallest estimated signal-to-noise ratio at which a subspace lowers the error
+# (benchmarks/completion.py utility).
 PAID_THRESHOLD = 0.27
-# Below this public signal-to-noise ratio no measured signal has paid, and none is measured
-# (benchmarks/completion.py utility).
+# Below this public signal-to-noise ratio a subspace never lowered the error, whatever its signal;
+# no budget is spent on an estimate of the signal (benchmarks/completion.py utility).
 HOPELESS_SNR = 6.0
-# The subspace gets this part of its reserve, and all of it where the measured signal is strong
-# (benchmarks/completion.py utility).
+# Share of the reserved budget for the subspace; all of it if the estimated signal-to-noise ratio
+# is at least STRONG_SIGNAL (benchmarks/completion.py utility).
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
-# Item effects are released if their assumed spread is at least this part of their noise.
+# Smallest ratio of the assumed spread of item effects to their noise at which they are released.
 LEAST_STRENGTH = 0.25
 # Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
@@ -157,7 +158,7 @@ class CompletionPlan:
 
     @property
     def gaussian_share(self) -> float:
-        """What releases of all users have: all, unless the subspace samples users."""
+        """Share of mu**2 for releases about all users; 1 unless batches of users are sampled."""
         return 1.0 - self.rest_share if self.mechanism == "stochastic" else 1.0
 
     def snr(self, rank: int, share: float | None = None) -> float:
@@ -221,7 +222,7 @@ class CompletionPlan:
 
 @dataclass(frozen=True)
 class CompletionModel:
-    """What a fit releases; all of it private, none of it about one user."""
+    """The releases of a fit; all of them private, none about a single user."""
 
     level: float
     effects: np.ndarray
@@ -299,7 +300,7 @@ def _level_only(
     clipped: tuple[float, float],
     streams: NoiseStreams,
 ) -> CompletionModel:
-    """Where item effects would be noise: the level, with everything that is left."""
+    """Release only the overall level, with the remaining budget; item effects would be noise."""
     left = plan.mu_of(plan.gaussian_share - plan.small["count"] - plan.small["clipped"])
     level = overall_level(matrix, left, streams("level"))
     reason = (
@@ -316,7 +317,7 @@ def _level_only(
 
 
 class _Items:
-    """Item effects so far, and the data around them."""
+    """Running average of the released item effects, with the data that more releases need."""
 
     def __init__(
         self,
@@ -386,9 +387,9 @@ def _measured_signal(
     typical: float,
     streams: NoiseStreams,
 ) -> tuple[float, float]:
-    """How far a subspace would stand out, from the noisy sum of the leading eigenvalues.
+    """Estimate the signal-to-noise ratio of a subspace from a noisy sum of leading eigenvalues.
 
-    And the share of the variance that it would explain.
+    Also return the share of the variance that it would explain.
     """
     test = SignalTest(min(rank, plan.d), plan.n, plan.mu_of(SMALL_SHARES["signal"]))
     # The items with the largest released counts; one order for equal ones.

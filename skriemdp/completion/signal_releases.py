@@ -19,7 +19,7 @@ from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
 
-# Items whose moment is looked at: its eigenvalues take time O(512^3), once, whatever the data.
+# Number of items in the moment whose eigenvalues are released, at a cost of O(512^3) once.
 SIGNAL_ITEMS = 512
 
 
@@ -81,7 +81,7 @@ def _hollow_integers(units: Units) -> np.ndarray:
 
 
 def whole_spectrum(total: float, popularity: np.ndarray, columns: np.ndarray) -> float:
-    """What a sum of leading eigenvalues would be of all items, not of `columns` alone.
+    """Extrapolate a sum of leading eigenvalues from the items in `columns` to all items.
 
     Post-processing.  Users whose chance of rating item j is proportional to ``q_j`` give a subspace
     eigenvalues proportional to ``m sum q_j^2``, where q adds up to one and m is their number of
@@ -93,7 +93,7 @@ def whole_spectrum(total: float, popularity: np.ndarray, columns: np.ndarray) ->
 
 
 def ballots(n_ridges: int) -> VectorSet:
-    """What holds a user's vote."""
+    """Return the ball to which a user's vector of log evidences is clipped."""
     return ball(Ball(2.0), n_ridges)
 
 

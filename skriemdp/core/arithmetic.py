@@ -1,4 +1,4 @@
-"""What a statement says of the numbers that were added and drawn: decided by the law alone."""
+"""Names of the arithmetic that a guarantee covers; each law of noise determines its own."""
 
 # Sums of integers, discrete Gaussian noise: the guarantee is about the program.
 INTEGERS = "exact integers"

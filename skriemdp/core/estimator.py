@@ -68,7 +68,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a fit is planned for: its budget, and whether the ledger adds it to other fits.
+    """The terms of a fit: its budget, and whether the ledger composes it with other fits.
 
     Attributes
     ----------
@@ -329,7 +329,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         grouped: bool = False,
         spread: Any = None,
     ) -> Forecast:
-        """What a fit of n records will release, cost and need, before any data are seen.
+        """Return what a fit of n records will release, cost and need, before any data are seen.
 
         It is the plan that `fit` would charge, made from the same public numbers.  Nothing is
         charged, and no data are asked for.
@@ -371,7 +371,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return np.zeros(shape), np.zeros(y_shape)
 
     def _expected(self, plan: Plan[Any], facts: Any, spread: Any) -> Expected:
-        """What is known of the result of a planned fit; the last release's noise at least."""
+        """Predict the result of a planned fit; by default, the noise of its last release."""
         last = plan.releases[-1]
         mechanism = f"{last.name}, {last.law} noise"
         if plan.event.mu is None:

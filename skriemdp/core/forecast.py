@@ -1,4 +1,4 @@
-"""What a fit will cost and how good it will be, from public numbers: nothing is read or charged."""
+"""Forecasts of a fit's cost and accuracy from public numbers; nothing is read or charged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from skriemdp.privacy.event import plain
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Plan
 
-# Records at most that a smallest number of records is looked for among, and how finely.
+# Largest number of records tried in a search for the smallest sufficient one, and its relative
+# precision.
 _MOST_N, _FINE = 2**40, 1.02
 
 
@@ -49,7 +50,7 @@ class ExpectedError(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What an estimator knows of its result before a fit.
+    """The accuracy that an estimator expects, from public numbers, before a fit.
 
     Attributes
     ----------

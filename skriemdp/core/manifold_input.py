@@ -107,7 +107,7 @@ _CURES = {
 
 
 def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
-    """Which rows are matrices that should be symmetric and are not, beyond rounding."""
+    """Return a mask of the rows that should be symmetric matrices and are not, beyond rounding."""
     if not geometry.symmetric_matrices:
         return np.zeros(len(points), dtype=bool)
     from skriemdp.geometry.spd.base import differ_from_transposes  # which such a geometry loaded
@@ -308,7 +308,7 @@ def warn_published_labels(classes: Any) -> None:
 
 
 def bounds_cure(**asked: str | None) -> str:
-    """What to do where bounds clip the data, and is not done already.
+    """Say which bounds to change where they clip the data; private ones are not mentioned.
 
     Parameters
     ----------
@@ -357,8 +357,7 @@ def warn_small_search(n: int, mu: float, cure: str = "a public center and radius
         )
 
 
-# A fit warns below this n mu over the root of its number of parameters (benchmarks/adagrad.py
-# --warned).
+# Smallest n mu / sqrt(number of parameters) without a warning (benchmarks/adagrad.py --warned).
 LEAST_SIGNAL = 20.0
 
 

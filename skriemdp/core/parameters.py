@@ -18,8 +18,8 @@ _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count",
 _COUNTS = ("n_steps", "n_queries")
 
 
-# Above, a record may multiply the odds of a guess about it by exp(10) = 22026: even odds become
-# near certainty.
+# Epsilon from which fits warn: a release may change the odds of a guess about a record by a factor
+# exp(10) = 22026, from even odds to near certainty.
 _LARGE_EPSILON = 10.0
 
 

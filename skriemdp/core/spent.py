@@ -1,4 +1,4 @@
-"""What a fit spent: the guarantee object that every estimator carries as `privacy_spent_`."""
+"""The guarantee of a fit, which every estimator carries as `privacy_spent_`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPUTATIONAL = "computational"
 
 
 class ChargedEntry(NamedTuple):
-    """Where a fit was charged: with it a model can be matched with its ledger."""
+    """The ledger entry of a fit, by which a model can be matched with its ledger."""
 
     number: int
     digest: str
@@ -97,7 +97,7 @@ class PrivacySpent:
 
     @property
     def planned_event(self) -> Event:
-        """What the noise costs where nobody can repeat it."""
+        """Event of the fit with fresh noise, even if an integer seed makes its noise repeatable."""
         return self.event.event if isinstance(self.event, SeededEvent) else self.event
 
     @property

@@ -1,4 +1,4 @@
-"""What a fit will ask of the machine, from public numbers; too much is refused, uncharged."""
+"""Estimates of a fit's memory and time from public numbers; what is too large is refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from skriemdp._validation import shown
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
-# Of one core, and what a logarithm takes for each entry of a point: of a matrix, for each of its
-# columns.  Rough: the time that a fit is said to take is within a factor of three or so.
+# Assumed operations per second of one core, and per entry of a point for one logarithm (of matrices
+# times their number of columns).  Forecast times are right within a factor of about three.
 _PER_SECOND = 5e9
 _PER_MATRIX, _PER_VECTOR = 30.0, 30.0
 

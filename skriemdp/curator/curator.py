@@ -73,7 +73,7 @@ class Kept(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What a curator knows of a kept share: mu or epsilon, and coordinates of the release."""
+    """A share reserved for a later release: its mu or epsilon, and the release's coordinates."""
 
     parameter: float
     name: str
@@ -81,7 +81,7 @@ class _Entry(NamedTuple):
 
 
 class _Account:
-    """What the curators of one fit share: budget, noise, whose turn it is, and whether it ended."""
+    """State shared by the curators of one fit: budget, noise, turn, and whether it has ended."""
 
     def __init__(self, opening: Any, streams: Any):
         opening = copy.deepcopy(opening)  # the caller's own could be changed
@@ -184,7 +184,7 @@ class Curator:
 
     @property
     def event(self) -> Event:
-        """What all answers cost together."""
+        """Return the event of all answers together."""
         return self._account.opening.event(self.n)  # type: ignore[no-any-return]
 
     @property
@@ -200,7 +200,7 @@ class Curator:
 
     @property
     def releases(self) -> tuple:
-        """What was taken, by name; the law of the end included."""
+        """Releases taken, by name, with the law of the last one."""
         taken, last = self._account.budget.releases, self._account.last  # type: ignore[union-attr]
         return taken if last is None else (*taken, last)
 
@@ -394,7 +394,7 @@ class Curator:
     # -- with records ---------------------------------------------------------------------------
 
     def _read(self, ask: Callable[[], Any]) -> Any:
-        """What the table answers; whatever fails there ends the fit, with one sentence."""
+        """Return the table's answer; any failure there ends the fit with one fixed sentence."""
         interrupted = False
         try:
             return ask()

@@ -1,4 +1,4 @@
-"""What a curator may cost in all, fixed before its first answer: an opening is an event.
+"""Openings: the total cost of a curator, fixed as an event before its first answer.
 
 Docs/theory/curator.md proves each of them.
 """
@@ -60,12 +60,12 @@ class Sampled:
 
     @property
     def batches(self) -> Batches:
-        """Who draws them."""
+        """The sampler of batches."""
         sampler: Any = SAMPLERS[self.sampler]
         return sampler(self.batch_size, integers=self.integers)  # type: ignore[no-any-return]
 
     def event(self, n: int) -> Event:
-        """What the run costs on n records."""
+        """Event of the run on n records."""
         batches: Any = self.batches
         sampled = batches.event(n, self.noise_multiplier, self.steps)
         if not self.anchors:
@@ -98,7 +98,7 @@ class Gaussian:
             raise TypeError(f"run must be a Sampled, got {type(self.run).__name__}.")
 
     def budget(self) -> GaussianBudget:
-        """What its shares are shares of."""
+        """Budget that shares refer to."""
         return GaussianBudget(self.mu)
 
     def event(self, n: int) -> Event:
@@ -123,7 +123,7 @@ class Pure:
         check_positive(epsilon=self.epsilon)
 
     def budget(self) -> PureBudget:
-        """What its shares are shares of."""
+        """Budget that shares refer to."""
         return PureBudget(self.epsilon)
 
     def event(self, n: int) -> Event:

@@ -94,7 +94,7 @@ class Rehearsal(Curator):
         return self._vector((rows, rows), size.value * multiplier)
 
     def _vector(self, shape: tuple[int, ...], sigma: float) -> Noisy:
-        """What a release answers whose noise is `sigma`."""
+        """Return zeros in place of a release with noise `sigma`."""
         return Noisy(np.zeros(shape), sigma)
 
     def _pairs(self, most: int) -> Any:

@@ -58,11 +58,11 @@ class Memory:
         return integer_total(units, whole(give, call), held, steps)
 
     def places(self, give: Give, grid: np.ndarray) -> np.ndarray:
-        """How many records give a number up to the first grid value, in each interval, beyond."""
+        """Count records by number: up to the first grid value, in each interval, and beyond."""
         return counts_on(grid, self.numbers(give))
 
     def beyond(self, give: Give, bound: float) -> int:
-        """How many records give a number that is not at most `bound`."""
+        """Count the records whose number is not at most `bound`."""
         return int(sum(np.count_nonzero(~(part <= bound)) for part in self.numbers(give)))
 
     def iterated(self, ball: GeodesicBall, step_sizes: tuple[float, ...]) -> np.ndarray:

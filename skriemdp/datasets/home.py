@@ -1,4 +1,4 @@
-"""Where data sets are kept that are too large, or not ours, to be part of the package."""
+"""The folder for data sets that are too large, or not ours, to be part of the package."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
 FEATURES = ("position", "intensity", "gradient", "curvature", "gabor")
-# Bytes of features that are held at a time.
+# Bytes of features in memory at a time.
 _BLOCK = 2**23
 
 
@@ -263,8 +263,8 @@ def make_cloud(
 
 # Standard deviations, in logarithms, of what differs between people, electrodes and trials.
 _PERSON, _GAIN, _ELECTRODE, _TRIAL, _EFFECT = 0.4, 0.5, 0.2, 0.25, 0.3
-# How far one source is seen by neighbouring channels, in channels; what each channel sees alone;
-# and how much a person's own anatomy changes that.
+# Width of a source's footprint, in channels; weight of each channel's own signal; and relative
+# variation of these between people.
 _WIDTH, _ALONE, _ANATOMY = 1.5, 0.15, 0.35
 # Samples of a trial.
 _SAMPLES = 90

@@ -64,7 +64,7 @@ def check_per_sample(
 
 
 def _has_rows(value: Any, n: int) -> str:
-    """What kind of table with n rows this is; empty if it is none."""
+    """Name the kind of table with n rows that this is; empty if it is none."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return "an array" if shape and shape[0] == n and math.prod(shape) > 1 else ""

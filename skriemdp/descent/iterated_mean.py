@@ -26,7 +26,7 @@ def plan_iteration(ball: GeodesicBall, n: int, accuracy: float) -> MeanIteration
 
 
 def stretch_of(ball: GeodesicBall) -> float:
-    """How much logarithms at its centre stretch the distance of two points of `ball`, at most."""
+    """Bound the Lipschitz constant on `ball` of the logarithm at its centre."""
     if ball.geometry.is_hadamard:
         return 1.0
     return log_lipschitz(ball.geometry.curvature_bounds[1], ball.radius)

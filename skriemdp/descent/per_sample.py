@@ -94,7 +94,7 @@ class PerSampleGradient(abc.ABC):
 
     @abc.abstractmethod
     def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
-        """What the user's function says, an array ``(b, *shape)``."""
+        """Evaluate the user's function, an array ``(b, *shape)``."""
 
     def tangent(self, point: np.ndarray, ambient: Any) -> np.ndarray:
         """The Riemannian gradients that this means, tangent at `point`."""

@@ -1,4 +1,4 @@
-"""What a private solver may know of a problem: geometry, public bounds, sums in coordinates."""
+"""Problems as private solvers see them: geometry, public bounds, sums in coordinates."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Problem(abc.ABC):
 
     @property
     def integers_of_a_step(self) -> int:
-        """Most coordinates of a sum of gradients, or of their differences."""
+        """Number of coordinates of a sum of gradients, or of their differences; the larger one."""
         return max(self.gradient_dim, self.geometry.dim)
 
     def gradient_coordinates(
@@ -85,7 +85,7 @@ class Problem(abc.ABC):
 
     @property
     def longest_piece(self) -> int:
-        """Most records in one of :meth:`pieces`; public."""
+        """Largest number of records in one of :meth:`pieces`; public."""
         return rows_per_block(self.geometry.shape)
 
     def pieces(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray | slice]:
@@ -113,7 +113,7 @@ class Problem(abc.ABC):
         return np.concatenate(list(self.vectors(indices, point, anchor)))
 
     def adder(self, indices: np.ndarray | None, *points: np.ndarray) -> Callable[..., np.ndarray]:
-        """Who adds :meth:`vectors` up, as `add` of a private sum."""
+        """Return the function that adds up :meth:`vectors`, as `add` of a private sum."""
         return integer_total
 
     def integers(

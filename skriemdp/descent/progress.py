@@ -25,7 +25,7 @@ class ProgressBar:
         self._last = 0.0
 
     def __call__(self, step: int, point: object) -> None:
-        """After each step; the point is not looked at."""
+        """Print the progress after a step; the point is not used."""
         now, n_steps = time.monotonic(), self._n_steps
         if step < n_steps and now - self._last < 0.1:
             return

@@ -22,7 +22,7 @@ from skriemdp.privacy import events
 
 
 class Batches(abc.ABC):
-    """Which records a step asks; one object draws them, and names what that costs."""
+    """A rule for batches: it draws the records of each step and states the event."""
 
     @abc.abstractmethod
     def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray | None:

@@ -29,7 +29,7 @@ _WORDS = np.array(["age", "and", "blood", "days", "left", "no", "of", "pain", "s
 
 @dataclass(frozen=True)
 class RowCheck:
-    """What made-up records showed of a function of a batch.
+    """Result of a function of a batch on made-up records.
 
     `separate` and `identical` are what was seen on a few thousand made-up records, not proofs.
 
@@ -72,7 +72,7 @@ class RowCheck:
 
 
 class _OtherCount(ValueError):
-    """Not one row per record."""
+    """Raised when a result does not have one row per record."""
 
 
 def made_up_points(
@@ -195,7 +195,7 @@ def _rows(function: Callable[..., Any], X: np.ndarray, y: np.ndarray | None) -> 
 
 
 def as_numbers(result: Any) -> np.ndarray:
-    """What a function made, as floats; of sparse rows, which may be wide, three sums of each."""
+    """Convert a result to floats; of sparse rows, which may be wide, three sums of each."""
     if sparse.issparse(result):
         entries = result.tocoo()
         sums = [entries.data * np.cos(k * (1.0 + entries.col)) for k in (1, 2, 3)]

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline know of the records, and whether they keep records apart.
+"""Checks of pipeline steps: whether they learned nothing, and treat each record by itself.
 
 *Learned nothing* has to be shown: by class and parameters, or by fits to unlike made-up tables that
 leave equal states, of a step that holds nothing that was fitted before.
@@ -78,7 +78,7 @@ def _is_word(part: Any) -> bool:
 
 
 def known_class(step: Any) -> Free | None:
-    """What is known of the class of a step; a class derived from it is another one."""
+    """Return the listed facts about a step's class, or None; derived classes are not listed."""
     return free_of_records(type(step).__name__, type(step).__module__)
 
 
@@ -106,7 +106,7 @@ def cure_of(step: Any) -> str:
 
 
 def chosen_by_records(columns: Any) -> str:
-    """What a ColumnTransformer decides by looking at records; empty if nothing."""
+    """Describe what a ColumnTransformer decides by looking at records; empty if nothing."""
     for name, _, chosen in columns.transformers:
         # scikit-learn's own selector looks at names and dtypes.
         if callable(chosen) and type(chosen).__name__ != "make_column_selector":
@@ -398,7 +398,7 @@ def _same_parts(one: Any, other: Any, same: Callable[[Any, Any], bool]) -> bool:
 
 
 def _layout(like: Any) -> tuple[Callable[[np.ndarray], Any], tuple[int, ...], np.dtype]:
-    """How a made-up table is laid out like a given one, with the shape and dtype of its rows."""
+    """Return the layout of a given table, as a function, and the shape and dtype of its rows."""
     if sparse.issparse(like):
         width = min(like.shape[1], 1000)
 

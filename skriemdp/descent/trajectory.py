@@ -31,7 +31,7 @@ def geodesic_average(
 
 @dataclass(frozen=True)
 class Moves:
-    """How a solver moves along its noisy gradients; all of it public.
+    """Public rule of a solver's moves along its noisy gradients.
 
     Parameters
     ----------

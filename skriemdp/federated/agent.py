@@ -153,7 +153,7 @@ def check_deployed(accountant: PrivacyAccountant) -> None:
 
 
 class _Client(QuietQueries):
-    """What answers a server's tasks: charges first, answers once."""
+    """Base of clients that answer a server's tasks: each is charged first and answered once."""
 
     if TYPE_CHECKING:  # what a subclass has
         client: Hashable
@@ -283,7 +283,7 @@ class Agent(_Client):
         return self.solver(task).event(self.problem.n)
 
     def facts(self) -> dict[str, Any]:
-        """What has to be public for an answer to be private."""
+        """Return the numbers that must be public for the guarantee of an answer."""
         geometry, settings, n = self.problem.geometry, self.settings, self.problem.n
         known = {"n_groups" if self.unit == "group" else "n": n, "manifold": str(geometry)}
         known |= {"clip_norm": settings.clip_norm, "noise_multiplier": self.noise_multiplier}
@@ -295,11 +295,11 @@ class Agent(_Client):
         }
 
     def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
-        """Where one private local training from the server's point ends."""
+        """Train from the server's point on private records, and return the end point."""
         return train(self.problem, point, self.solver(task), self.stream(task))
 
     def solver(self, task: LocalTask) -> Any:
-        """What trains in the round of a task."""
+        """Return the solver for the round of a task."""
         return local_solver(
             self.settings,
             self.noise_multiplier,
@@ -391,7 +391,7 @@ class SumsAgent(_Client):
         return self.member
 
     def _release(self, asked: Attempt) -> dict[str, Any]:
-        """How the ledger names an attempt of a secure sum."""
+        """Return the fields by which the ledger identifies an attempt of a secure sum."""
         place = asked.of(self._of_cohort().name)
         return dict(zip(("client", "fit", "round", "attempt"), place, strict=True))
 
@@ -412,7 +412,7 @@ class SumsAgent(_Client):
         return self.plan.event
 
     def facts(self) -> dict[str, Any]:
-        """What has to be public for an answer to be private."""
+        """Return the numbers that must be public for the guarantee of an answer."""
         return self.plan.stated
 
     def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
@@ -423,9 +423,10 @@ class SumsAgent(_Client):
             return np.asarray(self.plan.settings.noisy(self.records, NoiseStreams()))
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
-        """What says that server and client mean the same statistic.
+        """Check that server and client mean the same statistic, and return the query as sent.
 
-        Zeros, as many as there are sums; a coordinator asks with what both have set alike.
+        A query of sums consists of zeros, one for each sum; a coordinator sends the digest of the
+        common settings.
         """
         if self.member is not None:
             raise ValueError("this client adds up with its cohort; ask it to attend.")

@@ -1,4 +1,4 @@
-"""What clients of a secure sum must have set alike, in bytes that are the same on every machine."""
+"""Settings that clients of a secure sum must share, as bytes that are equal on every machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import MOST_WORDS, digest, packed
 
-# Of each setting the server hears so many bytes of a digest, to name one that differs.
+# Bytes of each setting's digest that the server gets, by which it names a setting that differs.
 _MARK_BYTES = 2
-# Totals stay below this; beside it there is room for noise and its masks are modulo 2^64.
+# Bound of exact totals: masks are modulo 2^64, and the rest of the range is for noise.
 MOST_TOTAL = 2**62
 
 

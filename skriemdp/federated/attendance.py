@@ -36,13 +36,13 @@ from skriemdp.ledger.errors import BudgetError
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# An attendance that nobody came back to is void after a day, or when so many are newer.
+# An unanswered attendance becomes void after this many seconds, or when this many newer ones exist.
 _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Which sum is asked for.
+    """Identifier of one attempt of a secure sum.
 
     Attributes
     ----------
@@ -309,7 +309,7 @@ def bytes_of(words: np.ndarray) -> bytes:
 
 
 def words_of(data: bytes) -> np.ndarray:
-    """The words that :func:`bytes_of` wrote."""
+    """Inverse of :func:`bytes_of`: the words of a message."""
     return np.frombuffer(data, dtype="<u8").astype(np.uint64)
 
 
@@ -491,7 +491,7 @@ def reply(client: Any, data: bytes) -> bytes:
 
 
 def answered(data: bytes) -> Attendance | np.ndarray | None:
-    """What a client answered; None where it declined, ValueError for anything unreadable."""
+    """Read a client's answer; None where it declined, ValueError for anything unreadable."""
     kind, *rest = unpacked(data)
     if kind == b"attendance" and len(rest) == 1:
         entry = Attendance.unpack(rest[0])

@@ -1,4 +1,4 @@
-"""Which records each client of a simulated federation holds, and whose they are."""
+"""Clients of a simulated federation: the records that each holds, and the people who own them."""
 
 from __future__ import annotations
 

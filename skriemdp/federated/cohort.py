@@ -1,4 +1,4 @@
-"""Who takes part in a secure sum: clients' identities, pinned by every client for itself."""
+"""Members of a secure sum: clients' identities, pinned by every client for itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """What the cohort file says of this client."""
+        """Return the public key of this client, as it stands in the cohort file."""
         return bytes(self._private().public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:

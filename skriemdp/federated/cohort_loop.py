@@ -29,7 +29,7 @@ from skriemdp.federated.sums import Uploads
 
 
 class Relay(Protocol):
-    """What takes bytes to clients."""
+    """Transport of bytes to clients."""
 
     def relay(self, messages: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
         """Pairs (client, answer) of some clients in any order, as the transport knows them."""

@@ -291,7 +291,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             "arithmetic": INTEGERS,
             "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
         }
-        if unit != "client":  # whose numbers of records are nobody's business
+        if unit != "client":  # whose numbers of records are private
             facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
         event = as_drawn(event, self.random_state)
         spent = PrivacySpent(*self._target(), event, unit, public=facts)
@@ -486,7 +486,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return {client: known[rounds[client]] for client in clients}
 
     def _at_client(self, event: Event) -> PrivacySpent:
-        """What one client released; at most what all did."""
+        """Return the guarantee for the releases of one client; at most that of all clients."""
         epsilon, delta = self._target()
         return dataclasses.replace(
             self.privacy_spent_,
@@ -558,7 +558,7 @@ def _problem(estimator: Any, arrays: tuple, groups: Groups | None) -> Problem:
 
 
 def _paid_by(accountant: PrivacyAccountant) -> Any:
-    """Which budget with a ceiling was charged, as plain data; None for one without."""
+    """Identify the ledger that was charged, as plain data; None for one without a ceiling."""
     if math.isinf(getattr(accountant, "epsilon", math.inf)):
         return None
     return [accountant.path, accountant.name, accountant.partition_name]

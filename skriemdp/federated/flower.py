@@ -115,7 +115,7 @@ def _relayed(message: Any, node_config: dict[str, Any]) -> RecordDict:
     try:
         data = bytes(message.content["message"]["bytes"])
         answer = ask(int(node_config["agent-port"]), data)
-    except Exception:  # noqa: BLE001  the text of an error is nobody's business
+    except Exception:  # noqa: BLE001  the text of an error may quote records
         return _status(FAILED)
     return RecordDict({"message": ConfigRecord({"bytes": answer})})
 
@@ -211,7 +211,7 @@ class GridTransport:
                 yield client, b""
 
     def _replies(self, messages: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
-        """Who was asked and the answer, as they come in time."""
+        """Yield each task with its reply, as replies arrive."""
         ids = list(self.grid.push_messages(list(messages.values())))
         # An id is empty where a message was not accepted.
         waiting = {i: task for i, task in zip(ids, messages, strict=True) if i}
@@ -247,7 +247,7 @@ class GridTransport:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a server needs to run a federation.
+    """Settings with which a server runs a federation.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ class FlowerAccountant:
         return PrivacySpent(self.get_epsilon(delta), delta, self.num_releases, "skriemdp")
 
     def state_dict(self) -> dict[str, object]:
-        """Where the state is: the ledger keeps it, and this names its last entry."""
+        """Return the data set's name and last ledger entry; the ledger keeps the state itself."""
         return {"dataset": self.budget.name, "head": self.budget.head}
 
     def load_state_dict(self, state: dict[str, object]) -> None:

@@ -118,14 +118,14 @@ class _Answer(socketserver.BaseRequestHandler):
 
 
 def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
-    """The answer of the agent on this port of the own machine.
+    """Send a message to the agent on this port of this machine, and return its answer.
 
     Raises
     ------
     OSError
         Nobody answers in time.
     ValueError
-        What answers is no agent.
+        The answer does not come from an agent.
     """
     deadline = time.monotonic() + seconds
     with socket.create_connection((_HOST, port), timeout=seconds) as connection:

@@ -56,7 +56,7 @@ def _frechet(
 
 
 class Checkpoint:
-    """Where a run stands, on disk: a restart continues with the next round.
+    """Progress of a run, stored on disk: a restart continues with the next round.
 
     The round is written before its tasks go out, so a round that was interrupted is not asked
     again: clients may have released for it already.
@@ -253,7 +253,7 @@ class ServerLoop:
 
 
 class Transport(Protocol):
-    """What the loop needs of an engine."""
+    """Transport of tasks to clients and of updates back, as the loop needs it."""
 
     def run(self, tasks: Sequence[LocalTask]) -> Iterable[tuple]:
         """Pairs (client, update), the client as the transport knows it; any order, maybe fewer."""

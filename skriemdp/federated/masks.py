@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 KEY_BYTES = 32
-# Longer vectors would use up a stream.
+# Words in one key stream, and so the largest length of a vector.
 MOST_WORDS = 2**32
 _PROTOCOL = b"skriemdp secure sum 1"
 
 
 @functools.cache
 def primitives() -> Any:
-    """What is used of the package ``cryptography``.
+    """Import the primitives that secure sums need from the package ``cryptography``.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def number(value: int) -> bytes:
 
 
 def whole(data: bytes) -> int:
-    """What :func:`number` was made of; ValueError where there are not eight bytes."""
+    """Inverse of :func:`number`; ValueError unless there are eight bytes."""
     if len(data) != 8:
         raise ValueError("a number has eight bytes.")
     return int.from_bytes(data, "little")
@@ -143,7 +143,7 @@ def pair_keys(name: str, secret: bytes, keys: Mapping[str, bytes], salt: bytes) 
 
 
 def mask(name: str, shared: Mapping[str, bytes], length: int) -> np.ndarray:
-    """What client `name` adds modulo 2^64, so that the masks of all clients of a list cancel.
+    """Return the mask of client `name` modulo 2^64; the masks of all clients of a list cancel.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What server and clients send each other: plain data, checked on arrival."""
+"""Messages between server and clients: plain data, checked on arrival."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skriemdp.geometry.ball import GeodesicBall
     from skriemdp.geometry.base import Geometry
 
-# What SQLite stores as an integer.
+# Round numbers are below this: SQLite stores them as 64-bit integers.
 _ROUNDS = 2**63
 
 
@@ -123,7 +123,7 @@ def gathered(
     updates: Iterable[tuple[Any, ...]],
     read: Callable[[Hashable, Any], np.ndarray],
 ) -> tuple[dict[Hashable, np.ndarray], list[RefusedUpdate]]:
-    """What clients sent who were asked, by client, and why other answers were refused.
+    """Collect the clients' accepted answers, and the reasons for which others were refused.
 
     ``read(client, sent)`` gives what is used of an answer, or raises :class:`RefusedUpdate`.
     """
@@ -178,7 +178,7 @@ def _findings(
     tasks: list[LocalTask],
     domain: GeodesicBall | None,
 ) -> list[str]:
-    """What is wrong with each finite point; empty strings for good ones."""
+    """Describe what is wrong with each finite point; empty strings for valid ones."""
     if not points:
         return []
     try:

@@ -26,7 +26,7 @@ from skriemdp.privacy.calibration import gaussian_mu
 
 # Who charges, in the ledger.
 _LABEL = "NVFlare round"
-# What of a result's header a server needs: numbers of rounds, which it sent itself.
+# Header fields of a result that the server needs: numbers of rounds, which it sent itself.
 _HEADERS = (
     AppConstants.CURRENT_ROUND,
     AppConstants.NUM_ROUNDS,
@@ -95,7 +95,7 @@ class NoisyUpdates(Filter):
         super().add_to_fed_job(job, ctx, **kwargs)
 
     def process(self, shareable: Any, fl_ctx: Any) -> Any:
-        """What leaves: the noisy difference, or the code of a failure and nothing else."""
+        """Replace an update by its noisy difference, or by a failure's code and nothing else."""
         code = shareable.get_return_code()
         if code != ReturnCode.OK:
             return make_reply(code)

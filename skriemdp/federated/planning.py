@@ -38,7 +38,7 @@ from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
 
-# Processes beyond the processors of any machine fail, and would do so after the charge.
+# Largest number of processes; more would fail on any machine, and only after the charge.
 _MOST_JOBS = 1024
 # Root mean square length of the noise in a result, over the radius of the ball: half, and a tenth
 # of that to spare (benchmarks/federated.py --only rounds).
@@ -165,7 +165,7 @@ def domain_and_start(
 def local_settings(
     run: Any, estimator: Federable, problem: Problem, start: np.ndarray
 ) -> LocalSettings:
-    """What every client does in a round."""
+    """Derive the settings of local training: clip norm, step size, number of steps."""
     clip = run.clip_norm
     if clip is None:
         clip = getattr(estimator, "clip_norm", None)

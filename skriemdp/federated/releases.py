@@ -1,4 +1,4 @@
-"""Which clients train in which round, and what that costs a record of each; numbers only."""
+"""Schedules of participation, and the event that a whole run costs a record of each client."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from skriemdp._validation import check_count, check_option
 from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, SelfComposedEvent, compose
 from skriemdp.privacy.events_mixed import MixtureEvent
 
-# Binomial tail that is not followed term by term; its mass counts as "everything is revealed".
+# Binomial tail mass that is not summed term by term; it is added to delta.
 _TAIL = 1e-15
 
 
 @dataclass(frozen=True)
 class Participation:
-    """How clients take part; independent of all data.
+    """The rule by which clients take part; independent of all data.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Participation:
 
     @property
     def most_rounds(self) -> int:
-        """Most often that a client of a schedule trains."""
+        """Largest number of rounds in which one client of a schedule trains."""
         return math.ceil(self.n_rounds * self.clients_per_round / self.n_clients)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -73,9 +73,9 @@ class Participation:
         return np.sort(order[slots].reshape(self.n_rounds, -1), axis=1)
 
     def record_event(self, local: Event, clients: int = 1) -> Event:
-        """What the whole run costs a record, when one local training costs `local`.
+        """Event of the whole run for one record, given the event of one local training.
 
-        Or a person, who has records in at most so many `clients`.
+        For a person, `clients` bounds the number of clients that hold records of theirs.
         """
         if self.rule == "schedule" or self.clients_per_round == self.n_clients:
             return _repeated(local, self.most_rounds * clients)
@@ -98,7 +98,7 @@ class Participation:
         return MixtureEvent(tuple(weights / math.fsum(weights)), tuple(events))
 
     def client_event(self, noise_multiplier: float, integers: int = 0) -> Event:
-        """What the whole run costs a client, with noise on the mean of clipped updates.
+        """Event of the whole run for one client, with noise on the mean of clipped updates.
 
         *Guarantee*: one client's whole data set is replaced; the aggregator is trusted, only the
         points it sends out are seen, and who trained stays hidden.  Cohorts of fixed size are drawn

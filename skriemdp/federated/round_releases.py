@@ -23,7 +23,7 @@ from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import Event, GaussianEvent, compose, event_from_dict
 
-# What the ledger calls what leaves.
+# Entry of the ledger for an update that leaves the client.
 _RELEASES = (Release("updates of clients", 1.0, "gaussian"),)
 
 
@@ -137,7 +137,7 @@ class RoundBudget:
         self._pending[round_] -= confirmed
 
     def send(self, update: UpdateRelease, numbers: np.ndarray) -> np.ndarray:
-        """What of a client's update may leave in this round, after its charge.
+        """Charge the round, then return a client's update clipped and with noise.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class UpdateRelease:
         check_positive(mu=self.mu)
 
     def event(self, count: int = 1) -> Event:
-        """What `count` updates cost."""
+        """Event of `count` updates."""
         return GaussianEvent(1.0 / self.mu, count=count)
 
     def held(self, size: int) -> VectorSet:

@@ -1,4 +1,4 @@
-"""Whose noise hides a sum that several clients add up, and against whom."""
+"""Shares of the noise that hides a sum of several clients, and the parties that it hides from."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Shares:
         return self.clients * (share_scale(self.honest) / NOISE_SCALE) ** 2
 
     def alone(self, event: Event) -> Event:
-        """What a client's upload costs where its own share is the only noise.
+        """Event of a client's upload if the client's own share were its only noise.
 
-        If everybody else works together, or if the cryptography fails: ``sqrt(honest)`` times the
-        mu of `event`, as of so many releases.
+        That is so if all others collude or the cryptography fails.  Its mu is ``sqrt(honest)``
+        times that of `event`, as of so many releases.
         """
         return compose([event] * self.honest)
 
@@ -93,7 +93,7 @@ class Shares:
 
 
 def noted(shares: Shares, event: Event, delta: float) -> dict[str, Any]:
-    """What the ledger notes of a secure sum, beside its event."""
+    """Return the facts that the ledger notes of a secure sum, beside its event."""
     return {
         "guarantee": COMPUTATIONAL,
         "honest": shares.honest,

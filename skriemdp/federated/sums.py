@@ -76,7 +76,7 @@ def share(epsilon: float, delta: float, times: int) -> float:
 def planned_sums(
     estimator: Any, facts: Any, terms: Terms, times: int = 1, together: bool = False
 ) -> Plan[Any]:
-    """What each client releases; refused before anything is charged if it cannot run.
+    """Plan the sums that each client releases; plans that cannot run are refused before any charge.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def added_together(
     uploads: Uploads,
     times: int = 1,
 ) -> Uploads:
-    """What is added up of clients whose records are all here; masks would cancel, so nobody masks.
+    """Add up clients whose records are all on this machine; nobody masks, since masks would cancel.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def sums_agreement(
     grouped: bool = False,
     clients_per_person: int = 1,
 ) -> Agreement:
-    """What server and clients of a secure sum must have set alike, at the server.
+    """Return, at the server, the settings that server and clients of a secure sum must share.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def _agreement(
 
 @dataclass(frozen=True, eq=False)
 class Uploads:
-    """What the server has after the round.
+    """The server's state after the round.
 
     Attributes
     ----------
@@ -429,7 +429,7 @@ class SumsLoop:
         """Raise where a run of this name must not be made again."""
 
     def _released(self, fit_id: str, uploads: Uploads) -> Uploads:
-        """What leaves the server's memory."""
+        """Return the uploads as they may leave the server's memory."""
         return uploads
 
     def _read(self, client: Hashable, sums: Any) -> np.ndarray:
@@ -482,7 +482,7 @@ class AggregatorLoop(SumsLoop):
 
     @property
     def question(self) -> np.ndarray:
-        """What clients must have set alike."""
+        """Return the digest of the settings that clients must share."""
         return self.agreement.question
 
     def _plan(self, n: int) -> Plan[Any]:
@@ -578,10 +578,10 @@ def learn(estimator: Any, plan: Plan[Any], facts: Any, uploads: Uploads) -> None
 def stated(
     estimator: Any, plan: Plan[Any], times: int, uploads: Uploads, random_state: int | None = None
 ) -> PrivacySpent:
-    """What a person, or a record, has been told of: at most the estimator's (epsilon, delta).
+    """Guarantee for one person, or record, over all its clients.
 
-    A person may be in so many clients, each of which releases a `plan`.  Of a secure sum, what all
-    attempts tell together, each of which was charged, and may be known to the server.
+    A person may have records at `times` clients, each of which releases a `plan`.  For a secure
+    sum, the statement covers all attempts together: each was charged, and the server may know it.
     """
     epsilon, delta = float(estimator.epsilon), float(estimator.delta)
     event, guarantee, alone = compose([plan.event] * times), plan.guarantee, None

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from skriemdp.federated.training import LocalSettings
     from skriemdp.mechanisms.held import VectorSet
 
-# Clients of up to so many records are computed together: calls then cost more than the arithmetic
-# (benchmarks/federated.py --only engines).
+# Largest number of records of clients that are computed in one batch, where calls cost more than
+# arithmetic (benchmarks/federated.py --only engines).
 FEW_RECORDS = 256
 _BLOCK_BYTES = 2**20
 

@@ -1,4 +1,4 @@
-"""What one client does in one round: a private solver from the server's point."""
+"""Local training of one client in one round: a private solver from the server's point."""
 
 from __future__ import annotations
 

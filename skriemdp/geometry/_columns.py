@@ -15,7 +15,7 @@ import numpy as np
 from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import dot
 
-# From here on, adding up coordinate by coordinate costs more than copying saves.
+# Largest number of coordinates for which column-wise sums are faster than a copy by rows.
 MOST_COLUMNS = 8
 
 
@@ -88,5 +88,5 @@ def _permuted(xp: ModuleType, x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def layout(coordinates: int) -> type[Rows] | type[Columns]:
-    """How kernels lay out points of so many coordinates."""
+    """Return the class that lays out points of so many coordinates for the kernels."""
     return Columns if coordinates <= MOST_COLUMNS else Rows

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def kind_of(manifold: Any) -> str:
-    """What sort of points a name or a geometry has; empty where nothing is known of it."""
+    """Return the sort of points that a name or a geometry stands for; "" where it is unknown."""
     if isinstance(manifold, str):
         return "spd" if manifold.startswith("spd") else manifold
     return str(getattr(manifold, "form", ""))
@@ -82,7 +82,7 @@ def _is_wide(shape: Shape) -> bool:
     return len(shape) == 2 and shape[0] < shape[1]
 
 
-# For each kind in this order; the first that fits is told.
+# Foreign layouts of points by kind; the first that fits the shape is named in the message.
 _FORMS = (
     Form("spd correlation rotations", lambda s: len(s) == 3 and s[0] == s[1] != s[2], _LAST),
     Form("shapes", lambda s: len(s) == 3 and s[1] == 2 != s[2] > s[0], _LAST),
@@ -207,7 +207,7 @@ _FORMS = (
 
 
 def layout_cure(kind: str, shape: Shape) -> str:
-    """What an array of this shape, of all records, looks like, and the cure; or nothing."""
+    """Say what a whole array of this shape looks like, and the cure; "" if nothing fits."""
     shape = tuple(shape)
     for form in _FORMS:
         if kind in form.kinds.split() and form.fits(shape):
@@ -236,5 +236,5 @@ _COMPLEX = {
 
 
 def complex_cure(kind: str) -> str:
-    """What becomes of complex points of this kind; or nothing."""
+    """Say which real points replace complex ones of this kind; "" if there is no rule."""
     return _COMPLEX.get(kind, "")

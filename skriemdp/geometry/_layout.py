@@ -1,4 +1,4 @@
-"""How a point made of arrays (nested, complex) is laid out as one vector of real numbers."""
+"""Layout of a point made of (nested, complex) arrays as one vector of real numbers."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero, sinc
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 
-# Iterations of the logarithm, and earlier steps that a step is mixed with: of 8, 12 and 16, and of
-# 4, 6 and 8, the quickest whose error is below 1e-6 at 0.8 of the injectivity radius
+# Iterations of the logarithm (of 8, 12, 16) and memory of its Anderson mixing (of 4, 6, 8): the
+# fastest pair with errors below 1e-6 at 0.8 of the injectivity radius
 # (tests/test_geometry_frames.py).
 ITERATIONS, MEMORY = 16, 6
-# Frobenius norm of matrices whose exponential is a polynomial, squared again and again.
+# Largest Frobenius norm for the exponential by a polynomial with repeated squaring.
 _SHORT = 16.0
 # Which entries of a skew-symmetric 4x4 matrix its dual has, row by row.
 _DUAL = [0, 11, 13, 6, 14, 0, 3, 8, 7, 12, 0, 1, 9, 2, 4, 0]

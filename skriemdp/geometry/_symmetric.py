@@ -15,8 +15,8 @@ import numpy as np
 from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 
-# Logarithms of matrices of at most this size are multiplied out entry by entry; from the
-# second size on, the quarter that the lower triangle does not need is left out.
+# Sizes of matrices: up to the first, logarithms are multiplied out entry by entry; from the second
+# on, the product omits the quarter that the lower triangle does not need.
 _SMALL, _LARGE = 5, 32
 
 # ---- orthonormal coordinates -----------------------------------------------------------------
@@ -294,7 +294,7 @@ def sqrtm(xp: ModuleType, matrix: Array) -> Array:
 
 
 def _finite(xp: ModuleType, matrix: Array) -> tuple[None, Array]:
-    """Which matrices are finite (None: all), and the batch with identities for the others."""
+    """Return a mask of finite matrices (None: all), and the batch with identities elsewhere."""
     if bool(xp.isfinite(xp.sum(matrix))):
         return None, matrix
     usable = xp.all(xp.isfinite(matrix), axis=(-2, -1))
@@ -359,7 +359,7 @@ def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
 
 
 def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """What :func:`eigh` gives for one 2x2 matrix, but for signs of zeros, in Python's floats.
+    """Compute :func:`eigh` of one 2x2 matrix in Python's floats; signs of zeros may differ.
 
     The point of a private step is one matrix, and twenty calls of NumPy on scalars cost more than
     the sum over a hundred records.

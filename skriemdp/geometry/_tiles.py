@@ -15,8 +15,8 @@ from skriemdp._arrays import Array, array_namespace, device
 # A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
 # caches, and a block still holds thousands of small records, so Python's overhead is negligible.
 CPU_BLOCK_BYTES = 2**18
-# Matrices of so many rows and columns are decomposed one by one, which takes longer than to fetch
-# them from the next cache: longer blocks, fewer calls.
+# From this order on matrices are decomposed one by one, which takes longer than a fetch from the
+# next cache; longer blocks, of so many bytes, then save calls.
 DECOMPOSED, DECOMPOSED_BLOCK_BYTES = 5, 2**20
 
 _CAP = contextvars.ContextVar("cap on the bytes of a block", default=math.inf)

@@ -17,7 +17,7 @@ from skriemdp.geometry.base import Geometry
 
 
 def center_reach(geometry: Geometry) -> float:
-    """How far from the base point the centre of a ball may lie.
+    """Return the largest distance from the base point that the centre of a ball may have.
 
     Hyperbolic coordinates grow like the exponential of that distance, and their rounding then acts
     on a mean like a hash of all records.
@@ -169,7 +169,7 @@ class GeodesicBall:
         return map_tiles(lambda block: self._shortened(xp, center, block, target)[0], x)
 
     def _target(self, xp: ModuleType, x: Array) -> Array:
-        """What longer logarithms are shortened to: inside the ball by a margin of rounding size."""
+        """Return the length to which longer logarithms are clipped: just below the radius."""
         return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
     def _shortened(

@@ -1,4 +1,4 @@
-"""What a geometry is: points and tangent vectors, batched over leading axes; never a budget."""
+"""Base class of geometries: points and tangent vectors, batched over leading axes; no budget."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Embedding(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """How points change with their unit of measurement: a search begins at the base point, scaled.
+    """Dependence of points on their unit of measurement; searches begin at a scaled base point.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Scaling(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far from each other points are, as far as that is known before any record is seen.
+    """Typical and largest distances between points, as far as they are public.
 
     Attributes
     ----------
@@ -372,7 +372,7 @@ class Geometry(abc.ABC):
         return x
 
     def rounding(self, point: Array, radius: float = 0.0) -> float:
-        """How far rounding can move a point within `radius` of `point`, in machine epsilons.
+        """Bound how far rounding moves a point within `radius` of `point`, in machine epsilons.
 
         A geodesic distance; a rule that was measured and not proved (docs/theory/
         mean-iteration.md).  This default fits spaces whose coordinates have the size of distances.
@@ -380,7 +380,7 @@ class Geometry(abc.ABC):
         return float(np.linalg.norm(np.asarray(point, dtype=float))) + radius
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
-        """What curvature makes of a second moment: ``sum_k l_k R(., u_k) u_k``.
+        """Contract the curvature tensor with a second moment: ``sum_k l_k R(., u_k) u_k``.
 
         With it the mean squared distance of records is known around a point, from two moments of
         their normal coordinates: ``d(exp w, exp v)^2 = |w - v|^2 - w' K(v v') w / 3``, up to terms
@@ -443,12 +443,12 @@ class Geometry(abc.ABC):
 
     @property
     def scaling(self) -> Scaling | None:
-        """How points change with their unit of measurement; None, this default, if they do not."""
+        """Dependence of points on their unit of measurement; None, this default, for none."""
         return None
 
     @property
     def reach(self) -> Reach:
-        """What is known of distances before any record is seen; by default nothing."""
+        """Public facts about distances between points; by default none."""
         return Reach()
 
     @property

@@ -18,7 +18,7 @@ from skriemdp.geometry.spd.log_euclidean import LogEuclideanSPD
 
 # Coordinates longer than this are of matrices that floats cannot tell from singular ones.
 _LONGEST = {64: 16.0, 32: 6.0}
-# Newton steps at most towards a unit diagonal, and the longest of them; six are the rule.
+# Largest number of Newton steps towards a unit diagonal (six are usual), and of their length.
 _STEPS, _STRIDE = 60, 3.0
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from skriemdp.geometry.poincare import Poincare
 
 
-# Sums of logarithms are bounded by few products at points whose space coordinates have at most this
-# square, in balls of at most this radius, where no coordinates exceed so many radii: elsewhere
-# differences of coordinates lose digits.
+# The fast sum of clipped logarithms applies where the centre's squared space coordinates, the
+# radius of the ball and the coordinates in radii are at most these: elsewhere differences of
+# coordinates lose digits.
 _FAR_SPACE, _WIDE, _MANY = 64.0, 4.0, 32.0
 
 

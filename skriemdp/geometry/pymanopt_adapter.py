@@ -563,7 +563,7 @@ class _Numpy:
 
 
 def _stand_in(value: Any) -> Any:
-    """What draws from the generator of a context where `value` draws from NumPy's; else None."""
+    """Return a stand-in for `value` that draws from the context's generator, or None."""
     if value is np:
         return _Numpy()
     if value is np.random:

@@ -17,10 +17,10 @@ from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach, SymmetricSpace
 
-# Cosines below this are those of points whose direction loses digits.
+# Cosine of the distance below which the direction to a point loses digits.
 _NEAR_ANTIPODE = -0.9
-# Sums that are bounded by few products need a bound of that size, in radii of the sphere, and no
-# record and no centre at more than so many times that bound.
+# The fast sum of clipped logarithms needs a bound of at least the first, in radii of the sphere,
+# and records and centres within the second times that bound.
 _LEAST, _FURTHEST = 1e-6, 8.0
 
 

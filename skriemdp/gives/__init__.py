@@ -1,1 +1,1 @@
-"""What a row gives to an answer: small objects of public fields, called where the records are."""
+"""Contributions of rows to answers: small objects of public fields, called where records are."""

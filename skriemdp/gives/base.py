@@ -1,4 +1,4 @@
-"""What every give is, and why no row of one can stop a fit."""
+"""Base class of contributions of rows, on which no row can stop a fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 
 class Give:
-    """What a row gives: a function of that row alone, to the last bit, and of public fields.
+    """Contribution of a row: bitwise a function of that row alone and of public fields.
 
     *A give is total.*  A row on which it fails, or for which it says anything but one finite answer
     of the right shape, counts as zero in a sum and as beyond every bound in a count.
@@ -53,11 +53,11 @@ class Give:
         return int(np.prod(self.shape))
 
     def key(self) -> Hashable:
-        """What equal gives have in common."""
+        """Key that equal gives share."""
         return self
 
     def nothing(self, count: int) -> Any:
-        """What rows give that fail."""
+        """Return the contribution of rows on which a give fails."""
         return np.full((count, *self.shape), np.nan)
 
 

@@ -1,4 +1,4 @@
-"""What points of a manifold give: logarithms, distances, and where a search begins."""
+"""Contributions of points of a manifold: logarithms, distances, and statistics for a start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skriemdp.gives.base import Give
 
 
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
+    """Return a function to normal coordinates, bitwise independent of the other points."""
     return separately(geometry, functools.partial(geometry.log_coordinates, center))
 
 
@@ -51,7 +51,7 @@ class Chart(Give):
 
 @dataclass(frozen=True, eq=False)
 class Squares(Give):
-    """What quick distances keep of a point."""
+    """Numbers of a point that quick distances reuse."""
 
     geometry: Any
     shape = ()
@@ -129,7 +129,7 @@ class Length(Give):
 
 @dataclass(frozen=True, eq=False)
 class Labelled(Give):
-    """What another give says, and the label of the row."""
+    """Contribution of another give, with the label of the row."""
 
     inner: Any
 
@@ -149,7 +149,7 @@ class Labelled(Give):
 
 @dataclass(frozen=True, eq=False)
 class Seen(Give):
-    """What a give says of points as a public map shows them: projected, or a part of them."""
+    """Another give, applied to points under a public map: projected, or a part of them."""
 
     give: Any
     view: Callable[[Any], Any]

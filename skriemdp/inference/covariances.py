@@ -9,7 +9,8 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
-# Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
+# Number of vectors drawn for a Hessian, each an eigenproblem, up to each dimension; and vectors
+# handled at once.
 _HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 _CHUNK = 64
 
@@ -41,7 +42,7 @@ def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
 
 
 def kept_share(matrix: np.ndarray, noise: float) -> np.ndarray:
-    """What :func:`repair` keeps of the part without trace, shape (...): 1 without noise."""
+    """Factor by which :func:`repair` shrinks the trace-free part, shape (...): 1 without noise."""
     d = matrix.shape[-1]
     squared = np.asarray(np.sum(parts(matrix)[1] ** 2, axis=(-2, -1)))
     expected = noise**2 * (d * (d + 1) / 2 - 1)

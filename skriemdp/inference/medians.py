@@ -1,4 +1,4 @@
-"""What a private median released, and the covariance of the median that follows from it."""
+"""The releases of a private median, and the covariance of the median that follows from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference
 
-# Relative errors of second derivatives are cut at this in simulations: beyond, their inverse would
-# explode.
+# Clipping bound of relative errors of second derivatives in simulations, whose inverse would
+# otherwise be unbounded.
 _WRONG = 0.9
 # What reports say: benchmarks/median.py --part coverage.
 _CONSERVATIVE = (
@@ -121,7 +121,7 @@ class MedianInference(Inference):
 
     @functools.cached_property
     def _curvature(self) -> np.ndarray:
-        """What curvature adds to it, times `distance`: of records that far, in all directions."""
+        """Contribution of curvature to `hessian`, times `distance`, for records that far away."""
         dim = len(self.first)
         unit = np.eye(dim)
         if not np.any(self.geometry.curvature_form(self.center, unit)):
@@ -146,7 +146,7 @@ class MedianInference(Inference):
 
     @functools.cached_property
     def moved(self) -> np.ndarray:
-        """Where the step leads."""
+        """The centre after the step."""
         return np.asarray(self.geometry.exp_coordinates(self.center, self.step))
 
     # -- its covariance -------------------------------------------------------------------------

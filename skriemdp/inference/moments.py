@@ -1,4 +1,4 @@
-"""What a private mean released, and the covariance of the mean that follows from it."""
+"""The releases of a private mean, and the covariance of the mean that follows from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from skriemdp.inference.covariances import (
 )
 from skriemdp.inference.regions import ConfidenceRegion, Inference, share_outside
 
-# Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
+# Largest dimension at which curvature's contribution to the covariance is computed exactly; number
+# of draws for its simulation above; and rows of a tensor computed at once.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
 
@@ -130,13 +131,13 @@ class MeanInference(Inference):
         return self._form((pairs + np.swapaxes(pairs, 1, 2)) / 2.0)
 
     def _repaired(self, matrices: np.ndarray) -> np.ndarray:
-        """What repair makes of small changes of the covariance; selfadjoint."""
+        """Derivative of the repair of the covariance, applied to small changes; selfadjoint."""
         trace, deviation = parts(matrices)
         return trace + kept_share(self._noisy_spread, self.second_noise) * deviation
 
     @functools.cached_property
     def _curvature_terms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the score ``first + K(spread) step / 3`` has from the covariance's errors.
+        """Covariance terms of the score ``first + K(spread) step / 3`` from errors of `spread`.
 
         Covariances of ``K(X) e / 3`` for X = z z', z Gaussian as the records, and for X = noise;
         and the matrix that noise in `first` is multiplied by, as it enters `spread` too.

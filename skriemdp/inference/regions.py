@@ -19,8 +19,8 @@ from skriemdp._validation import check_count, check_fraction
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
 
-# Simulated covariances for a threshold, and values of the statistic for each: 10,000 values tell
-# its 95 % quantile; time against noise.
+# Simulated covariances for a threshold, and values of the statistic for each: 10,000 values
+# estimate its 95 % quantile; a compromise between time and noise.
 _DRAWS, _VALUES = 50, 200
 
 

@@ -14,10 +14,10 @@ from skriemdp._random import public_generator
 from skriemdp.inference.covariances import factor, transport_matrix
 from skriemdp.inference.moments import MeanInference
 
-# Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values;
-# time against noise.
+# Simulated covariances under the hypothesis, and values of the statistic for each: 6,000 values, a
+# compromise between time and noise.
 _DRAWS, _VALUES = 60, 100
-# Smallest p-value that ranks of simulated values tell; below, a scaled chi-square law gives it.
+# Smallest p-value from ranks of simulated values; smaller ones are from a scaled chi-square law.
 _SMALLEST_RANK = 0.01
 
 
@@ -111,7 +111,7 @@ def mean_test(*estimators: Any, popmean: Any = None) -> MeanTestResult:
 
 
 def _inferences(estimators: tuple[Any, ...]) -> list[MeanInference]:
-    """What the estimators released, one for each mean; ValueError where they do not fit."""
+    """Return the released moments of each mean; ValueError where the means cannot be compared."""
     if not estimators:
         raise ValueError("mean_test needs at least one fitted estimator.")
     inferences: list[MeanInference] = []

@@ -517,7 +517,7 @@ class PrivacyAccountant:
     def remaining(
         self, each: Event | int = 1, *, at: tuple[float, float] | None = None
     ) -> Remaining | int | float:
-        """What the filter would still admit.
+        """Return what the filter would still admit.
 
         Parameters
         ----------
@@ -570,7 +570,7 @@ class PrivacyAccountant:
         self._ledger.verify(head)
 
     def summary(self) -> str:
-        """What was charged, by whom, what remains, and under which conditions; shows no data."""
+        """List charges, users, remaining budget and conditions of the guarantee; shows no data."""
         lines = statements.summary_lines(self)
         return "\n".join(f"{name + ':':<12}{value}" for name, value in lines)
 

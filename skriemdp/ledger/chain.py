@@ -1,4 +1,4 @@
-"""What a ledger file holds, and how it is noticed that something was taken out of it.
+"""The contents of a ledger file, and the checks that notice when something was taken out of it.
 
 Every entry carries the totals that it left behind and a digest over itself, over the file's key,
 over the rule of its data set and over the digest before.  So a charge that is lost, cut away,
@@ -105,7 +105,7 @@ class Entry(NamedTuple):
 
     @property
     def noted(self) -> dict:
-        """What :func:`skriemdp.ledger.statements.note` wrote; nothing for another kind of text."""
+        """Parse what :func:`skriemdp.ledger.statements.note` wrote; empty for other text."""
         return noted(self.note)
 
     @property
@@ -115,7 +115,7 @@ class Entry(NamedTuple):
 
     @property
     def total(self) -> Amounts:
-        """What the records that were charged most have been charged, in the whole data set."""
+        """Total over the whole data set of the charges to the records that were charged most."""
         return add(*self.state[2:4])
 
 
@@ -145,12 +145,12 @@ class Dataset(NamedTuple):
 
     @property
     def terms(self) -> dict:
-        """What is fixed for good: its ``filter``, and its ``parent`` where it is a part."""
+        """Fixed terms of the data set: its ``filter``, and its ``parent`` where it is a part."""
         return json.loads(self.made.note)
 
     @property
     def division(self) -> str:
-        """How it was split; empty where it was not."""
+        """Note of the split of the data set; empty where it was not split."""
         return self.last.note if self.last.kind == SPLIT else ""
 
     @property
@@ -180,7 +180,7 @@ def amounts(text: str) -> tuple:
 
 
 def noted(note: str) -> dict:
-    """What :func:`skriemdp.ledger.statements.note` wrote; nothing for another kind of text."""
+    """Parse what :func:`skriemdp.ledger.statements.note` wrote; empty for other text."""
     found = json.loads(note)
     found = found if isinstance(found, dict) else {}
     return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
@@ -188,7 +188,7 @@ def noted(note: str) -> dict:
 
 @functools.lru_cache(maxsize=256)
 def shares_of(note: str) -> int:
-    """How many times a charge counts where all other clients work with the server."""
+    """Number of times a charge counts if all other clients work with the server."""
     shares = noted(note)["params"].get("honest", 1)
     return shares if isinstance(shares, int) else 1
 
@@ -423,7 +423,7 @@ class Book:
             raise Broken(f"entry {row.id} or the rule of data set {place.name!r} was changed")
 
     def check_partitions(self, place: Dataset) -> None:
-        """No partition is missing: their charges and the common ones are all charges."""
+        """Check that no partition is missing: their charges and the common ones are all charges."""
         (own,) = self._one(
             f"SELECT TOTAL(json_extract(e.after, '$[4]')) {_LAST_ONES} p.dataset = ? AND p.part "
             "<> ''",
@@ -504,7 +504,7 @@ class Replay:
         return after == left and (row.kind == CHARGED or first)
 
     def finish(self, book: Book) -> None:
-        """After the last entry: what was added up is what the file says of its places."""
+        """Check, after the last entry, that the sums found are those that the file states."""
         if book.check_counts() != self.next - 1:
             raise Broken(f"entry {self.next} is missing")
         places = book.db.execute("SELECT * FROM places WHERE last >= ?", (self.start,))

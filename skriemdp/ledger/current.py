@@ -141,7 +141,7 @@ def active_accountant_token(token: dict | None = None) -> dict:
 
 
 def _sent(token: dict | None) -> PrivacyAccountant | None:
-    """What a token of another process names."""
+    """Return the accountant that a token of another process names."""
     if not token or token["process"] == [*this_process(), _nonce]:
         return None
     if "refused" in token:

@@ -1,4 +1,4 @@
-"""Where files that keep a guarantee may lie, and how they are made: local, private, one name.
+"""Files that keep a guarantee: allowed places (local, private, one name), and their creation.
 
 A *witness* is a second file, best on another disk, that remembers how far a ledger had got.  Each
 line is the number and the digest of an entry, written and synced before the charge is reported.
@@ -99,7 +99,7 @@ def sync_folder(folder: str) -> None:
 
 # -- the witness of a ledger --
 
-# Enough for hundreds of lines: processes overtake each other by a few lines at most.
+# Bytes read from the end of a witness: hundreds of lines, and processes are a few lines apart.
 TAIL = 65_536
 
 

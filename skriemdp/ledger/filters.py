@@ -1,4 +1,4 @@
-"""When a ledger with a ceiling must stop: privacy filters that hold whatever the analyst does next.
+"""Privacy filters: rules by which a ledger with a ceiling stops, however the analyst adapts.
 
 An analyst sees one release and then decides what to fit and at which epsilon.  A filter keeps the
 whole interaction (epsilon, delta)-private in that case; composing privacy loss distributions in
@@ -147,7 +147,7 @@ def plain_number(value: float, up: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What the filter would still admit, rounded down.
+    """The budget that a filter would still admit, rounded down.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ class Filter:
         return () if self.limits is None else (0,) * len(self.limits)
 
     def costs(self, event: Event, at: tuple[float, float] | None = None) -> tuple[Amounts, ...]:
-        """What `event` may add to the totals, the cheapest first: each of them is true of it.
+        """Return amounts that `event` may add to the totals, cheapest first; each is a valid bound.
 
         More than one under ``"sum"`` only, where the release pays the first that fits.  `at` is the
         pair (epsilon, delta) that the event was calibrated to, if there is one.  ValueError where
@@ -297,7 +297,7 @@ class Filter:
         return self.kind in ("auto", "renyi", "gdp") and _fills(self, event)
 
     def count(self, standing: Standing, costs: tuple[Amounts, ...], event: Event) -> int | float:
-        """How many more spends of `event`, all at one of its costs, would be admitted; inf: all."""
+        """Number of further spends of `event`, each at one cost, that would be admitted; or inf."""
         return max(self._times(standing, cost, event) for cost in costs)
 
     def _times(self, standing: Standing, cost: Amounts, event: Event) -> int | float:
@@ -313,7 +313,7 @@ class Filter:
         return 1 if times == 0 and standing.untouched and self.fills(event) else times
 
     def remaining(self, standing: Standing, times: int = 1) -> Remaining:
-        """What is left for each of `times` equal spends."""
+        """Return what remains for each of `times` equal spends."""
         used = min(self.used(standing.total), 1.0)
         return Remaining(self.describe(), *self._room(standing, times), times, used)
 
@@ -368,7 +368,7 @@ class Filter:
         return f"{self.kind} ({', or '.join(ways)})"
 
     def to_dict(self) -> dict:
-        """What the ledger stores; infinity as a string, limits as decimal strings."""
+        """Return the stored form: infinity as a string, limits as decimal strings."""
         limits = None if self.limits is None else list(map(str, self.limits))
         found = self.kind, repr(self.epsilon), repr(self.delta), self.order and repr(self.order)
         return dict(zip(_FIELDS, (*found, limits), strict=True))

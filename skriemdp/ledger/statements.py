@@ -1,4 +1,4 @@
-"""What a charge notes, and what an accountant says of its charges, totals, ceiling and refusals."""
+"""Notes on charges, and an accountant's statements: charges, totals, ceiling and refusals."""
 
 from __future__ import annotations
 
@@ -491,7 +491,7 @@ def _part_line(account: PrivacyAccountant) -> str:
 
 # -- what a charge notes --------------------------------------------------------------------------
 
-# Larger facts are noted by their digest: so many numbers, or so many characters of JSON.
+# Largest facts noted in full, in numbers and in characters of JSON; larger ones by their digest.
 MOST_NUMBERS, MOST_CHARACTERS = 100, 2000
 
 

@@ -37,7 +37,7 @@ from skriemdp.ledger.units import PRESENT, RELEASED
 
 APPLICATION_ID = 0x736B7264  # "skrd"; tells our files from other SQLite files
 BUSY_SECONDS = 60.0
-# So many of the last entries are added up again when a process first opens a ledger.
+# Number of last entries that are verified when a process first opens a ledger.
 FIRST_LOOK = 10_000
 PAGE = 10_000  # entries read in one transaction, so that readers never hold up writers for long
 
@@ -307,9 +307,9 @@ def _check_noted(book: Book, path: str) -> None:
 
 
 def _recognise(book: Book, state: tuple) -> None:
-    """What is looked at where somebody else may have written: it is intact, and in one place.
+    """Check a file that somebody else may have written: it is intact, and in one place.
 
-    Of a file that this process has not opened before, its last entries are added up again.
+    If this process has not opened the file before, the last entries are added up again.
     """
     path, new = book.path, state[:3] not in _looked_through
     if new:
@@ -337,7 +337,7 @@ _STATE = attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns")
 
 
 def _file(path: str) -> tuple:
-    """Which file it is, its size and times; it must be there, under one name, without a `-wal`."""
+    """Return identity, size and times of the file; it must have one name and no `-wal`."""
     try:
         status = files.look(path)
     except FileNotFoundError:
@@ -546,7 +546,7 @@ def _real(path: str | Path) -> str:
 
 
 class File(NamedTuple):
-    """What a file turned out to be.
+    """The contents of a ledger file, and its faults.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from skriemdp.ledger.errors import BudgetError
 
 # A record may have other values, and it may be missing: the number of records is secret.
 PRESENT = "record, present or not"
-# Public facts of such a fit that its ledger does not hold: they come after the charge.
+# Public facts of a fit with secret n that its ledger lacks, because they come after the charge.
 RELEASED = ("n released", "noise of n", "releases")
 UNITS = ("label", "record", PRESENT, "group", "client")
 # What a charge for one unit also protects.  Ids must be public slots under the smaller unit too: a

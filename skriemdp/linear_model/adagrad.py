@@ -34,7 +34,7 @@ _MOMENT_SHARE = 0.2
 
 
 class Solution(NamedTuple):
-    """What a run says, from noisy gradients alone.
+    """Result of a run, computed from noisy gradients alone.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class NoisyAdaGrad:
         return compose([steps, RootMoments(self.moment_multiplier).event(self.n_steps)])
 
     def with_mu(self, mu: float) -> NoisyAdaGrad:
-        """The same run of full batches, mu-GDP: what :meth:`event` says is then mu."""
+        """Return this run with the noise that makes it mu-GDP; for full batches."""
         share, moment = 1.0, None
         if self.preconditioner == "paper":
             share = 1.0 - _MOMENT_SHARE

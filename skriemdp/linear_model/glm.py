@@ -59,7 +59,7 @@ class GeneralizedLinearLoss:
 
     @property
     def clip_norm(self) -> float:
-        """What longer gradients are shortened to by default.
+        """Default bound to which gradients are clipped.
 
         That of "log_loss" is a residual's norm where all scores are zero: ``1/2``, and
         ``sqrt(1 - 1/k)`` for k classes.  Longer ones belong to records on the wrong side.
@@ -143,7 +143,7 @@ def _logistic(scores: np.ndarray) -> np.ndarray:
 
 
 def row_unit(intercept: bool) -> float:
-    """What rows are scaled to, so that they have norm 1 at most with the intercept's feature."""
+    """Return the norm that rows are scaled to, so that with the intercept it is at most 1."""
     return 1.0 / math.sqrt(2.0) if intercept else 1.0
 
 
@@ -244,7 +244,7 @@ class LinearProblem:
     def gradients(
         self, weights: np.ndarray, basis: np.ndarray | None = None, apart: bool = False
     ) -> Callable[..., Any]:
-        """What rows and targets give: factors ``(z, r)`` of gradients, or those of people, flat.
+        """Return a function from rows and targets to gradients' factors ``(z, r)``; people's, flat.
 
         Parameters
         ----------

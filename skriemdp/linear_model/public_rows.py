@@ -1,4 +1,4 @@
-"""What public rows say before a linear model is trained: a subspace, curvature, a solution."""
+"""Uses of public rows before a linear model is trained: subspace, curvature, solution."""
 
 from __future__ import annotations
 

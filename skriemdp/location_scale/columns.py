@@ -46,7 +46,7 @@ COLUMNS = "scales of columns"
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Where the columns of a table lie, and how wide they are: functions of noisy answers.
+    """Centre and width of the columns of a table: functions of noisy answers.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ _BELOW = 0.999
 
 
 def radii(geometry: Any) -> Radii:
-    """What is public about radii on `geometry`."""
+    """Return the public radii on `geometry`."""
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     known, limit = geometry.reach, geometry.radius_limit
@@ -153,7 +153,7 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
 
 
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
+    """Return a function to normal coordinates, bitwise independent of the other points."""
 
     return alone(geometry, functools.partial(geometry.log_coordinates, center))
 
@@ -164,7 +164,7 @@ def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> 
 
 
 def alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray], np.ndarray]:
-    """What `geometry` gives for each row, called row by row where rows are not separate."""
+    """Return `give`, applied row by row where rows of `geometry` are not computed separately."""
     return give if geometry.separate_rows else one_by_one(give)
 
 

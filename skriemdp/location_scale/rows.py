@@ -276,7 +276,7 @@ def scaled_rows(rows: np.ndarray, norm: float) -> np.ndarray:
 
 
 def centred_rows(center: np.ndarray, keep_sparse: bool = False) -> Callable[[Any], Any]:
-    """What takes a public `center` from rows of a table, row by row; dense rows.
+    """Return a function that subtracts a public `center` from rows, which become dense.
 
     With `keep_sparse` those of a sparse table stay sparse where the centre is zero.
     """

@@ -56,7 +56,7 @@ START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
 @dataclass(frozen=True)
 class Radii:
-    """What is public about the distances of records to a centre.
+    """Public facts about the distances of records to a centre.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def until_near(shares: Shares, dim: int, t: float) -> Shares:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a search begins; released, or public.
+    """Initial centre of a search; released, or public.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class Records(Protocol):
     def units(self) -> Units: ...
     @property
     def origin(self) -> Any:
-        """Where a search begins whose start is public."""
+        """Public initial centre of a search."""
         ...
 
     def distances(self, center: Any) -> Iterable[np.ndarray]:
@@ -240,7 +240,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Found(Start):
-    """What a search found: functions of noisy answers and of public numbers.
+    """Result of a search: functions of noisy answers and of public numbers.
 
     Besides the last centre and what is known from the start:
 
@@ -493,7 +493,7 @@ class LocationScaleSearch:
         return records.move(center, move), left, length, most < min(clip, length)
 
     def _longest(self, angle: float) -> float:
-        """How far to go in a direction that noise has turned by `angle`, in negative curvature.
+        """Longest useful step in a direction turned by noise by `angle`, in negative curvature.
 
         The last bit of a step of length L leads nearer by itself and away by
         ``angle * cosh(bend * L)``.

@@ -1,4 +1,4 @@
-"""Where a search on a manifold begins: one release that needs no radius, on spaces that allow it.
+"""Initial centre of a search on a manifold: one release that needs no radius, where one exists.
 
 Geometries say it themselves, by `Geometry.embedding` and `Geometry.scaling`.
 """
@@ -36,7 +36,7 @@ _SUBSPACE_SHARE = 0.15
 
 @dataclass(frozen=True)
 class StartRule(abc.ABC):
-    """How to begin on one geometry; planned from public numbers.
+    """Rule for the initial centre on one geometry; planned from public numbers.
 
     Parameters
     ----------

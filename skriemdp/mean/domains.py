@@ -33,7 +33,7 @@ from skriemdp.location_scale.search import LocationScaleSearch
 
 
 class PointEstimator(PrivateEstimator):
-    """What estimators share whose records are points of ``manifold``."""
+    """Base of estimators whose records are points of ``manifold``."""
 
     manifold: Any
     geometry_: Geometry
@@ -68,7 +68,7 @@ class PointEstimator(PrivateEstimator):
 
 
 class PointClassifier(ClassifierMixin, PointEstimator):
-    """What classifiers of points share: records are points, and the places of their labels."""
+    """Base of classifiers of points: records are points, and the places of their labels."""
 
     classes: Any
 
@@ -146,7 +146,7 @@ def is_table(geometry: Geometry) -> bool:
 def public_facts(
     geometry: Geometry, n: int, ball: GeodesicBall | None, search: LocationScaleSearch | None
 ) -> dict[str, Any]:
-    """What must be public of a fit in this ball, or after this search."""
+    """Return the numbers that must be public for a fit in this ball, or after this search."""
     known: Any = search if ball is None else ball
     found = (("center", known.center), ("radius", known.radius))
     facts = {"n": n, "manifold": str(geometry)}

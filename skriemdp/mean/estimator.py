@@ -163,7 +163,7 @@ def frechet_mean(
 
 
 def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
-    """What adds the records and their noise, in words; from public numbers."""
+    """Name the arithmetic of the sum and its noise, from public numbers."""
     if plan.mechanism in OUTPUT:
         return LAW
     # In a ball that is found the mean may be iterated, unless that changes nothing.
@@ -493,7 +493,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         return TangentSpace(metric=metric).fit(self.mean_[None])
 
     def noise_radius(self, level: float = 0.95) -> float:
-        """Not a confidence interval for the population's mean: how far noise alone can move it.
+        """Bound the distance by which noise moves the mean; this is no confidence interval.
 
         With probability `level` at least `mean_` lies within this geodesic distance of the mean of
         the projected records that would have been released without noise.

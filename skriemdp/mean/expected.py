@@ -1,4 +1,4 @@
-"""How far noise will move a mean, from public numbers: what a plan says before a fit."""
+"""Forecast of the error that noise adds to a mean, from public numbers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _whole_law(dim: int, epsilon: float, delta: float) -> MeanNoise:
 
 
 def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int, n: int) -> float:
-    """What James and Stein's shrinkage towards the last rough mean leaves of noise."""
+    """Factor by which James-Stein shrinkage towards the last rough mean reduces noise."""
     rough = MeanNoise(search.mu * math.sqrt(search.shares.move), None).sigma(radius, dim, n)
     return math.sqrt(1.0 - (dim - 2) / dim * scale**2 / (scale**2 + rough**2))
 

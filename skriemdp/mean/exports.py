@@ -1,4 +1,4 @@
-"""What is made of released means, free of charge: synthetic records, and objects of pyRiemann."""
+"""Exports of released means, by post-processing: synthetic records, and pyRiemann's objects."""
 
 from __future__ import annotations
 

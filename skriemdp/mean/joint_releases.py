@@ -79,9 +79,10 @@ class Seen:
 
 
 class Moments(NamedTuple):
-    """Noisy ``sum z z'``, ``sum z`` and number of the records, or of those of each class.
+    """Noisy sums of ``z z'`` and z over the records' tangent vectors z, and their number.
 
-    Beside them the noise along every unit matrix, on every coordinate of a sum, and on a number.
+    They are of all records or of each class.  The sigmas are standard deviations of the noise along
+    every unit matrix, on every coordinate of a sum, and on a number.
     """
 
     second: np.ndarray
@@ -190,7 +191,7 @@ class JointMean:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[MeanInference, Seen]:
-        """Everything that a fit releases.
+        """Release the moments; return the inference from them and the private tangent vectors.
 
         Where the number of `records` was released, the moments count them once more.
         """

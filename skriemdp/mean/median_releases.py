@@ -126,7 +126,7 @@ class GeometricMedian:
         return budget.releases
 
     def _steps(self, left: float) -> list[_Step]:
-        """What is `left` behind the search, divided; a single step where rough ones cost more."""
+        """Split the remaining budget into steps; a single step where rough ones do not pay."""
         steps = [_Step(self.share, self.share)] * self.rough
         left -= sum(step.bends + step.directions for step in steps)
         bends, first = _OF_BENDS * left, (_OF_FIRST if self.rough else 0.0) * left

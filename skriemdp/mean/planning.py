@@ -1,4 +1,4 @@
-"""Which mechanism releases a mean, and how its budget is split: decided once, of public numbers."""
+"""Plan of a mean: its mechanism and the split of its budget, from public numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _RATIO, _RADII = 1.15, 46
 
 @dataclass(frozen=True)
 class MeanPlan:
-    """What a fit releases, and what it pays for each release; from public numbers.
+    """Releases of a fit and the share of each, from public numbers.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class MeanPlan:
         return geometry.is_flat or (self.search.center is None and not geometry.is_hadamard)
 
     def search_budget(self) -> GaussianBudget:
-        """What the search and the mean after it divide."""
+        """Return the budget that the search and the mean after it share."""
         assert self.search is not None
         # Laplace noise has an event of its own.
         planned = self.releases if self.law is None else self.releases[:-1]

@@ -255,7 +255,7 @@ class StartAlone:
     def of(
         cls, geometry: Geometry, search: LocationScaleSearch, n: int | None = None
     ) -> StartAlone | None:
-        """What is released instead of this search, of n records, and a mean; None where they pay.
+        """Return the release that replaces this search and its mean; None where those pay.
 
         By default n is that of the search.
         """
@@ -483,7 +483,7 @@ class LogSums:
 
 
 def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:
-    """How a full gradient step shrinks an error, and the bias of the mean of logarithms.
+    """Contraction of an error by a full gradient step, and bias of the mean of logarithms.
 
     About ``kappa r^2 / 3`` (at most a half), and ``kappa r^3 / 5`` when the mean is far from the
     centre; public rules of thumb, which decide on budgets and promise nothing.
@@ -529,7 +529,7 @@ class DescentMean:
 
 
 def default_clip(ball: GeodesicBall) -> float:
-    """No clipping where the ball bounds every gradient difference; else the radius."""
+    """Return inf (no clipping) where the ball bounds gradient differences, else the radius."""
     return math.inf if math.isfinite(ball.geometry.curvature_bounds[1]) else ball.radius
 
 

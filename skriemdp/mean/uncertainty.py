@@ -1,4 +1,4 @@
-"""What `uncertainty=True` asks of a fit, and how long the noise of a mean can be."""
+"""Requirements of `uncertainty=True`, and quantiles of the noise of a mean."""
 
 from __future__ import annotations
 

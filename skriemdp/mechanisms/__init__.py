@@ -1,1 +1,1 @@
-"""Where a point meets noise: frozen mechanisms, each with the event that it costs."""
+"""Mechanisms, which add noise: frozen objects, each with the event that it costs."""

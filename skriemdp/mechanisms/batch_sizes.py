@@ -1,4 +1,4 @@
-"""How many records a Poisson batch holds, drawn with integers: no float decides who is in it."""
+"""Sizes of Poisson batches, drawn with integers, so that no float decides who is in a batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-# A record's coin falls where a uniform integer below this is below the threshold.
+# A record is sampled if a uniform integer below this is below the threshold.
 COIN = 2**53
 # Weight of the most likely size; others are proportional, rounded down.
 _PEAK = 2**512
@@ -22,7 +22,7 @@ def coin_threshold(probability: float) -> int:
 
 
 def binomial_sizes(n: int, probability: float, count: int, rng: np.random.Generator) -> list[int]:
-    """How many of n coins fall, each with probability ``coin_threshold(probability) / COIN``.
+    """Draw binomial numbers: n coins, each with probability ``coin_threshold(probability) / COIN``.
 
     Parameters
     ----------

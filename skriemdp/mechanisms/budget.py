@@ -12,12 +12,12 @@ from skriemdp.privacy.lattice import NOISE_SCALE
 
 # The name of the release that every fit makes besides its own.
 COUNT = "clipped fraction"
-# A sum of shares is above what was planned only where it is so by more than rounding.
+# Relative rounding error granted to a sum of shares before it counts as above the plan.
 _ROUNDING = 1e-14
 
 
 class Release(NamedTuple):
-    """What a plan holds for the releases of one name.
+    """Planned releases of one name.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class Release(NamedTuple):
 
 
 class _Budget:
-    """What is left of a fit's budget, as a fraction; never more is taken.
+    """The unspent part of a fit's budget, as a fraction; it refuses to spend more.
 
-    A plan takes from a budget all that its fit may take, and keeps :attr:`releases`.  The fit takes
-    from another, which has them for `planned`.
+    A plan takes from one budget all that its fit may spend, and stores :attr:`releases`.  The fit
+    takes from another budget, which gets them as `planned`.
 
     Parameters
     ----------

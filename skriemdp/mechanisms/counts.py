@@ -29,10 +29,10 @@ __all__ = [
     "told_fraction",
 ]
 
-# Clipped records are told of where they are this share above the one that was meant, and so many
-# standard deviations of the noise above that: Gaussian noise alone does it in 3 of 1e7 fits.
+# A fit warns if the noisy clipped fraction exceeds the expected one by EXCESS plus _SURE standard
+# deviations of the noise; Gaussian noise alone does so in 3 of 1e7 fits.
 EXCESS, _SURE = 0.2, 5.0
-# What noise exceeds in one of 1e6 fits, in its standard deviations: Gaussian, and Laplace.
+# Quantiles of noise exceeded in one of 1e6 fits, in standard deviations: Gaussian and Laplace.
 RARELY, _RARELY_PURE = 4.754, 9.279
 
 
@@ -78,7 +78,7 @@ class GaussianCount:
 
     @property
     def presence(self) -> float:
-        """What one record adds, over what replacing one moves."""
+        """Sensitivity to adding or removing a record over that to replacing one."""
         return math.nextafter(max(self._short, self._units - self._short) / self._units, 2.0)
 
     @property
@@ -96,7 +96,7 @@ class GaussianCount:
         return Part(label, 1, self._units, self._units, self._units)
 
     def exact(self, count: int) -> np.ndarray:
-        """What one party adds to that, exactly."""
+        """Return the integers of one party's count, without noise."""
         return np.array([int(count) * self._units])
 
     def value(self, noisy: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ class SymmetricGaussian:
 
 
 def symmetric_noise_radius(sigma: float, size: int, level: float) -> float:
-    """What the operator norm of symmetric noise stays within, with probability `level`.
+    """Bound the operator norm of symmetric noise with probability `level`.
 
     Parameters
     ----------

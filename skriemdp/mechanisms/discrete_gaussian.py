@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._validation import check_count
 
-# Cells per scale.  A draw from a cell is kept with a chance of at least 98 % up to three scales.
+# Cells per scale.  Up to three scales a draw from a cell is accepted with probability .98 or more.
 _CELLS = 64
 # |x| = width * k + j must fit into 63 bits; beyond 64 scales lies less than exp(-2000).
 LARGEST_SCALE = 2**56

@@ -51,19 +51,19 @@ _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
 # Entries of a frame are rounded to multiples of 2^-27: times integers of at most 2^25, the longest
 # that any noise allows, they add up exactly in float64.
 _FRAME_BITS = 27
-# Entries of rounded rows that are multiplied at a time: both products find them in a cache.
+# Entries of rounded rows multiplied at a time, so that both products find them in a cache.
 _BLOCK = 2**19
-# Of rows that are made and rounded at a time, which takes more operations; so many are stored in
-# 32 bits where these hold their integers: as fast, and half as large.
+# Entries of rows computed and rounded at a time, and the number from which integers that fit are
+# stored in 32 bits: as fast, and half as large.
 _ROUNDED, _NARROW = 2**16, 2**22
-# Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
+# Bound of relative rounding errors of square roots, quotients and sums of squares.
 _SLACK = 2.0**-30
 # c of :func:`weighted`, the root of 3 rounded down: 1 + c^2 < 4 in floats too.
 WEIGHT_UNIT = 1.732
 
 
 class Held(abc.ABC):
-    """What a record gives, held in a public set and turned into integers.
+    """A public set that bounds the contribution of a record and turns it into integers.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Held(abc.ABC):
 
     @abc.abstractmethod
     def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
-        """How far rounding moves something, and how long that may be, in integers."""
+        """Pairs (largest rounding error, largest norm) of each rounded part, in integers."""
 
     @abc.abstractmethod
     def largest(self, steps: int) -> int:
@@ -315,7 +315,7 @@ class _Answers(VectorSet):
 
 
 def _true(tile: np.ndarray) -> np.ndarray:
-    """How many truth values of every column hold."""
+    """Count the true values in every column."""
     # Bytes add up fastest, at most 255 rows at a time, and side by side where they are short.
     beside = 2**10 // tile.shape[1] + 1
     ends, count = len(tile) // beside * beside, tile.shape[1]

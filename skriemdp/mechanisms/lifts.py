@@ -68,7 +68,7 @@ class Lifts:
 
     @property
     def unit(self) -> float:
-        """What y is multiplied by in the lift."""
+        """Factor by which y is multiplied in the lift."""
         return self.scale * self.norms[0] / self.norms[1]
 
     @property

@@ -22,13 +22,13 @@ from skriemdp._validation import check_count
 # Two tables of 2^20 numbers: 24 MB, half a second once per process.
 LARGEST_SIZE = 20
 
-# What rounding in tables and choices adds to a privacy loss, for every size (proof in the docs).
+# Bound of what rounding in tables and choices adds to a log ratio (docs/theory/pure-covariance.md).
 TABLE_ERROR = 5e-10
 
 
 @dataclass(frozen=True, eq=False)
 class EigenvalueLaw:
-    """Tables for one size; made by :func:`eigenvalue_law`.
+    """Tables for drawing eigenvalues of matrices of one size; made by :func:`eigenvalue_law`.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class EigenvalueLaw:
 
 
 def _steps(d: int) -> np.ndarray:
-    """What a move takes off the mask: bit j falls to j - 1, bit 0 leaves."""
+    """Return the decrease of the mask under each move: bit j falls to j - 1, bit 0 leaves."""
     return np.concatenate([[1], 1 << np.arange(d - 1)])
 
 

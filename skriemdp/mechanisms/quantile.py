@@ -72,7 +72,7 @@ def log_normal_weights(grid: Iterable[float], median: float, spread: float) -> t
 
 
 class _Quantile:
-    """What both searches share: a grid, a level, and exact counts of the values on the grid."""
+    """Common base of both searches: a grid, a level, and exact counts of the values on the grid."""
 
     grid: tuple[float, ...]
     level: float
@@ -179,7 +179,7 @@ class PrivateQuantile(_Quantile):
 
     @property
     def presence(self) -> float:
-        """What one value adds to a query, over what replacing one changes."""
+        """Sensitivity of a query to adding or removing a value over that to replacing one."""
         return GaussianCount(self.sigma, self.level).presence
 
     @property
@@ -331,7 +331,7 @@ def counts_on(grid: np.ndarray, tiles: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def middle(grid: np.ndarray, found: float) -> float:
-    """What a released grid value stands for: the middle of the interval below it."""
+    """Return the middle of the interval below a released grid value, which it stands for."""
     # It is as often too small as too large.
     return found / math.sqrt(grid[1] / grid[0])
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.sensitivity import Sensitivity
 
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
-# Steps of the lattice between two records where the noise is no integer.
+# Lattice steps between two records if the noise is continuous.
 PLAIN_STEPS = 2**40
 
 
@@ -51,7 +51,7 @@ class Noisy(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What several parties add up and release with one noise; public.
+    """Public description of a sum that several parties add up and release with one noise.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class ExactTotal:
 
 
 def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
-    """What one party adds, without noise: the exact sum of the integers of its records.
+    """Sum one party's records exactly, as integers, without noise.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def private_sum(
     mu : float
     rng : numpy.random.Generator
     add : callable
-        Who adds, with the arguments of :func:`integer_total`; this process by default.
+        Function that adds, called like :func:`integer_total`, the default.
     part : slice
         Of the coordinates of a :class:`skriemdp.mechanisms.held.VectorSet`, that is released.
     averaged : int, optional
@@ -203,7 +203,7 @@ def private_sum(
 
 
 def part_of(label: str, held: Held, mu: float) -> Part:
-    """What :func:`integer_total` makes of a set, for the noise of one release."""
+    """Describe the integer sum of a set, for the noise of one release."""
     steps = held.check(mu)
     largest = held.largest(steps)
     return Part(label, math.prod(held.shape), steps, held.presence(steps), largest)

@@ -1,4 +1,4 @@
-"""Who a record is: a row, or a person with rows of their own; and its tiles."""
+"""Units of privacy: a record is a row, or a person with several rows; and their tiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skriemdp._groups import Groups
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
 _NUMBERS, _FEW_NUMBERS, _SHORT = 2**17, 2**15, 8
-# Neighbours that are read together where a part of a table is enough.
+# Rows read together where a sample of the table suffices.
 NEIGHBOURS = 1024
 
 
@@ -44,7 +44,7 @@ class Units:
         return dataclasses.replace(self, chosen=indices)
 
     def tiles(self, give: Callable[..., Any], width: int, own: str) -> Iterator[Any]:
-        """What `give` makes of the rows, about 1 MiB at a time.
+        """Yield the results of `give` on the rows, about 1 MiB at a time.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ def _by_class(
 
 
 def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
-    """Evenly spaced runs of neighbours among `count`, about `most` of them in all.
+    """Yield evenly spaced runs of neighbouring rows among `count`, about `most` rows in all.
 
     They are cheap to read, and no part of a table is left out.
     """

@@ -1,4 +1,4 @@
-"""What a report says of a ledger, gathered in one pass over its file."""
+"""Facts of a report on a ledger, gathered in one pass over its file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from skriemdp.ledger.statements import charge_lists, charge_of, known_event, tog
 from skriemdp.page.model_file import ModelFile, read_model
 from skriemdp.privacy.event import Event
 
-# Longer lists show so many charges at each end, and all of them grouped by label and note.
+# Longest list of charges shown in full; longer ones show ENDS at each end, and groups by label.
 LISTED, ENDS = 1000, 100
 # More different releases than this are counted, not listed.
 RELEASES = 200
 # Total profiles of more kinds of releases, or of more partitions, would take minutes.
 MOST_KINDS, MOST_LISTS = 200, 20
-# The figure has no steps below this share.
+# Smallest step of the figure, as a share of the budget.
 STEP = 1.0 / 400.0
 # What a caller noted and the list of charges shows already.
 _SHOWN = ("epsilon", "delta", "unit", "guarantee", "noise")
@@ -59,7 +59,7 @@ class Release:
 
     @property
     def noted(self) -> dict[str, Any]:
-        """What was noted with the charge: version, host, user, and all else as ``facts``.
+        """Notes of the charge: version, host, user, and all else as ``facts``.
 
         The releases that it planned are rows (name, share, law, dimension) of ``planned``.
         """
@@ -168,14 +168,14 @@ class Account:
 
     @property
     def remaining(self) -> Remaining | None:
-        """What the rule still admits; None of a divided budget, and without a ceiling."""
+        """Budget that the rule still admits; None for a divided budget and without a ceiling."""
         if self.parts or not self.limited:
             return None
         return self.rule.remaining(Standing(self.total, self.count == 0))
 
     @cached_property
     def totals(self) -> tuple[Event, ...] | None:
-        """What the charges come to if their list had been fixed in advance, by partition.
+        """Events of all charges, by partition, if their list had been fixed in advance.
 
         None where that is not known.
         """
@@ -215,7 +215,7 @@ class Account:
 
     @property
     def findings(self) -> list[str]:
-        """What breaks its guarantee, in sentences."""
+        """Charges that break the guarantee, as sentences."""
         found = (
             (self.seeded, "with noise that can be reproduced (an integer random_state), which "
              "protects nobody"),

@@ -1,4 +1,4 @@
-"""What an epsilon means for whoever tests "this record, or that one?" on the releases.
+"""The meaning of an epsilon for a test of "this record, or that one?" on the releases.
 
 A release that is (x, delta(x))-private for every x bounds such a test: where it raises false alarms
 at rate a, it finds at most ``min over x of e^x a + delta(x)``, and by the same inequality for the

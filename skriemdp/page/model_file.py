@@ -1,4 +1,4 @@
-"""What the file of a model holds, read without loading it: nothing of it runs."""
+"""Contents of a model's file, read without loading it: none of its code runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from skriemdp._fingerprint import fingerprint
 from skriemdp._known_classes import combiner, free_of_records, learned
 from skriemdp._walk import walk
 
-# What a compressed file may become.
+# Largest size of an unpacked file, in bytes.
 _MOST_BYTES = 2**31
-# Lists of fewer numbers are taken for settings.
+# Shortest list of numbers that may be data; shorter ones are taken for settings.
 _FEWEST_ROWS = 5
 _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", gzip.open),
@@ -57,7 +57,7 @@ _OWN = {"_learned", "_released", "_sklearn_version", "privacy_spent_"}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What was found in the file of a model.
+    """Statements and checks found in the file of a model.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ def _sections() -> dict[str, list[str]]:
 
 @functools.cache
 def words(section: str) -> dict[str, str]:
-    """What the template says of each name of a section."""
+    """Return the template's text for each name of a section."""
     return dict(line.split(": ", 1) for line in _sections()[section])
 
 
@@ -221,7 +221,7 @@ def _where(row: Release) -> str:
 
 
 def _plans(account: Account) -> Iterator[dict[str, Any]]:
-    """What each may release; once for all that plan the same."""
+    """Yield the planned releases of a data set's charges, once for all equal plans."""
     same: dict[tuple[str, str], list[Release]] = {}
     for each in account.releases:
         same.setdefault((each.first.label, json.dumps(each.noted["planned"])), []).append(each)
@@ -335,7 +335,7 @@ def _figure(account: Account, number: int) -> str:
 
 
 def to_text(facts: Facts) -> str:
-    """What the page says, for a terminal."""
+    """Render the page as text for a terminal."""
     lines: list[str] = []
     for sign, parts in _report(facts):
         if sign == "table":
@@ -352,7 +352,7 @@ def to_text(facts: Facts) -> str:
 
 
 def to_data(facts: Facts) -> dict[str, Any]:
-    """What the page says, ready for ``json.dumps``.
+    """Return the content of the page, ready for ``json.dumps``.
 
     ``deployments`` holds each data set in the fields of the OpenDP registry of deployments of
     differential privacy; what a ledger cannot know is ``"..."`` there.

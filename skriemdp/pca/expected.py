@@ -1,4 +1,4 @@
-"""How far noise will turn principal components, from public numbers: what a plan says."""
+"""Forecast of the error that noise adds to principal components, from public numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a private PCA centres and clips its rows: found privately, in any unit of measurement."""
+"""Private centre and clip norm of a PCA's rows, in any unit of measurement."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Bounds:
 
 
 class _Asking(NamedTuple):
-    """Whose records are asked, with what budget and noise."""
+    """Records that are queried, with budget and noise."""
 
     rows: Records
     budget: Budget

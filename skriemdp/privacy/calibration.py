@@ -142,9 +142,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _near_log_mu(epsilon: float, log_delta: float) -> float:
-    """Where Newton's method ends, in a few steps or not at all: nan.
+    """Solve for log mu by Newton's method, in a few steps; nan if it does not converge.
 
-    It starts where Phi(-a) alone is delta; the derivative of delta in mu is phi(a).
+    The start solves Phi(-a) = delta; the derivative of delta in mu is phi(a).
     """
     z = -float(ndtri_exp(log_delta))
     if not (z > 0.0 and epsilon > 0.0):
@@ -200,7 +200,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 # (events at the ends of the bracket, target) -> (parameter, its event).
 _CALIBRATED: OrderedDict = OrderedDict()
-# Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
+# Tolerances of calibration: of log epsilon, below the target; and of the logarithm of the noise,
+# where epsilon jumps.
 _PRECISION, _CLOSEST = 5e-6, 1e-6
 _SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
 _PATIENCE = 8  # steps after which a bracket is looked for, or halved
@@ -209,7 +210,7 @@ _PATIENCE = 8  # steps after which a bracket is looked for, or halved
 def calibrate(
     make_event: Callable[[float], Event], epsilon: float, delta: float, bracket: tuple[float, float]
 ) -> float:
-    """Least noise for which an event is (epsilon, delta)-private, moved to the private side.
+    """Find the least noise for which an event is (epsilon, delta)-private, on the private side.
 
     Parameters
     ----------

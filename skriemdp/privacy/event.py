@@ -1,4 +1,4 @@
-"""What every event can do: answer for epsilon and delta, by whichever proved route is tightest."""
+"""Base class of events: epsilon and delta, by whichever proved route is tightest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 # Rounding of sums over a loss distribution, put on top of every delta that comes from one; that of
 # the transforms is in its mass at infinity.
 _ROUNDING = 1e-12
-# Below this delta, and that mass, rounding would show, and Renyi divergences take over.
+# Smallest delta, and mass, from loss distributions; below, rounding dominates and Renyi divergences
+# are used.
 _SMALLEST_DELTA = 1e-10
 _LARGE = 50.0  # epsilon, from which on a grid may be coarse
 _UP = 1.0 + 1e-9
@@ -30,7 +31,7 @@ _UP = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Event(abc.ABC):
-    """What was released, in numbers: a frozen dataclass with a `kind`, replace-one adjacency.
+    """A release in numbers: a frozen dataclass with a `kind`, under replace-one adjacency.
 
     Noise is always relative to the *replace-one* sensitivity (skriemdp/privacy/events.py).  A
     subclass gives a loss distribution and Renyi divergences; everything else follows.  All answers
@@ -225,7 +226,7 @@ def plain(value: Any) -> Any:
 
 
 def distance_delta(event: Event, epsilon: float) -> float:
-    """What the total variation `tv` adds to delta: ``(1 + e^epsilon) tv``, at most 1."""
+    """Return what the total variation `tv` adds to delta: ``(1 + e^epsilon) tv``, at most 1."""
     if event.tv == 0.0:
         return 0.0
     log_tv = math.log(event.tv) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
@@ -248,7 +249,7 @@ def _far_delta(event: Event, epsilon: float) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _turn(event: Event) -> float:
-    """Where that sum is least: below the epsilon at which the distance adds 1."""
+    """Find the epsilon that minimises :func:`_sum_delta`, where the distance adds less than 1."""
     found = minimize_scalar(
         lambda epsilon: math.log(_sum_delta(event, epsilon)),
         bounds=(0.0, max(-math.log(event.tv), 1e-9)),

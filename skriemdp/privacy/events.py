@@ -1,4 +1,4 @@
-"""What was released, in numbers: all events, how they compose, and how they go through JSON.
+"""Events, which describe releases in numbers: composition, and conversion to and from JSON.
 
 **The convention of noise, stated once.**  Adjacency is replace-one.  The `noise_multiplier` of an
 event is the standard deviation of the noise over the *replace-one* sensitivity of the query it was

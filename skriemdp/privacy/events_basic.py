@@ -76,9 +76,10 @@ class GaussianEvent(Event):
 
 
 class _Response(Event):
-    """What is known by its (epsilon, delta) alone.
+    """A release of which only (epsilon, delta) is known.
 
-    With probability delta all is told; else it is randomized response.
+    It is at most as revealing as this: with probability delta everything is released, else a
+    randomized response.
     """
 
     epsilon_0: float
@@ -174,7 +175,7 @@ class ApproximateEvent(_Response):
 
     @property
     def gdp_bound(self) -> None:
-        """None: with probability delta_0 there is no protection at all."""
+        """Return None: with probability delta_0 there is no protection at all."""
         return None
 
     @property
@@ -314,7 +315,7 @@ class ProfileEvent(Event):
 
 @functools.lru_cache(maxsize=64)
 def _corners(event: ProfileEvent) -> tuple[np.ndarray, np.ndarray]:
-    """Where the profile bends, and the masses of the losses there."""
+    """Return the kinks of the profile, and the masses of the losses there."""
     return profile_atoms(np.exp(np.array(event.epsilons)), np.array(event.deltas))
 
 

@@ -395,7 +395,7 @@ class SelectionEvent(Event):
 
     @property
     def gdp_bound(self) -> None:
-        """None."""
+        """Return None: no GDP bound is known."""
         return None
 
     @property

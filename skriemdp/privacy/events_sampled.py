@@ -61,7 +61,7 @@ class PoissonSampledGaussianEvent(Event):
 
     @property
     def mu(self) -> float | None:
-        """None, unless every batch is the whole data set."""
+        """Gaussian privacy parameter if every batch is the whole data set, else None."""
         if self.sampling_probability == 1.0:
             return self.count**0.5 / self.noise_multiplier
         return None
@@ -141,7 +141,7 @@ class FixedSizeSampledGaussianEvent(Event):
 
     @property
     def mu(self) -> float | None:
-        """None, unless every batch is the whole data set."""
+        """Gaussian privacy parameter if every batch is the whole data set, else None."""
         return self.gdp_bound if self.batch_size == self.population else None
 
     @property

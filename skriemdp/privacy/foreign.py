@@ -45,13 +45,13 @@ NOTHING = ComposedEvent(())
 # Points of a stored profile, and the delta at which it ends.
 _POINTS = 512
 _LEAST_DELTA = 1e-20
-# A pair of data sets of one size; and those where a replacement is two steps.
+# Input metrics of OpenDP: between data sets of one size; and those where a replacement counts two.
 _SAME_SIZE = ("ChangeOne", "Hamming")
 _BY_ROWS = ("Symmetric", "InsertDelete")
 
 
 def as_event(release: Any, relation: str | None = None, d_in: float | None = None) -> Event:
-    """What another library says of a release, as an event under the replacement of one unit.
+    """Convert another library's description of a release to an event under replacement of one unit.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def as_event(release: Any, relation: str | None = None, d_in: float | None = Non
 
 
 def described(release: Any, relation: str | None, d_in: float | None) -> dict[str, Any]:
-    """What a ledger notes of the description itself; nothing of an Event, which is complete."""
+    """Return the description itself, for the ledger's note; empty for an Event."""
     if isinstance(release, Event):
         return {}
     library = type(release).__module__.partition(".")[0]
@@ -222,7 +222,7 @@ def _table(profile: Callable[[float], float]) -> Event:
 
 
 def _measurement(release: Any, relation: str, d_in: float | None) -> Event:
-    """What the privacy map of a measurement says at the distance of a replacement."""
+    """Evaluate the privacy map of a measurement at the distance of a replacement."""
     if d_in is None:
         raise TypeError(
             "an OpenDP measurement is charged at a distance: pass d_in=, how far apart neighbours "

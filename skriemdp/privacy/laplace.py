@@ -28,7 +28,7 @@ __all__ = ["LaplaceEvent", "laplace_law"]
 # Rounding of an integrand and of its constants, relative; ten times what comparison with 60-digit
 # arithmetic shows (tests/test_laplace.py).
 _MARGIN = 1e-11
-# Stands for anything smaller: only a pure law has delta = 0.
+# Smallest delta reported for a law that is not pure.
 _FLOOR = 1e-300
 _PANELS, _MOST_ROUNDS = 8, 200
 

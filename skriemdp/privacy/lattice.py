@@ -1,4 +1,4 @@
-"""What discrete Gaussian noise on the integers hides: shifts, as a Gaussian would; and batches."""
+"""Privacy of discrete Gaussian noise on the integers: shifts and sampled batches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rounding_distance(integers: int, count: int = 1) -> float:
 
 
 def rounding_divergence(distance: float, order: float) -> float:
-    """What integers add to a Renyi divergence of Gaussian noise, but for mass far below 1e-24.
+    """Bound the Renyi divergence that rounding to integers adds, up to a mass far below 1e-24.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def rounding_divergence(distance: float, order: float) -> float:
 
 
 def sampled_delta(delta: float) -> float:
-    """What to calibrate a sampled run to, so that integers may take the place of its real noise."""
+    """Return the delta for calibrating a sampled run with real noise; integers take the rest."""
     return delta * (1.0 - _KEPT)
 
 
@@ -141,7 +141,7 @@ def lattice_scale(shift: int, noise_multiplier: float) -> int:
     return max(2, math.isqrt(math.ceil(least) - 1) + 1)
 
 
-# Theorem 4 is used for so many shares.
+# Largest number of shares for which Theorem 4 is used.
 _MOST_SHARES = 10**6
 
 

@@ -312,7 +312,7 @@ def privacy_parameters_loss(
 
 
 def nothing(interval: float) -> PrivacyLossDistribution:
-    """No release at all."""
+    """Return the loss distribution of no release."""
     return PrivacyLossDistribution(0, np.ones(1), 0.0, interval)
 
 
@@ -390,7 +390,7 @@ def product(
 
 
 def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:
-    """Whose profile is the largest of the losses' at every epsilon."""
+    """Return a loss distribution whose profile is the pointwise maximum over all `losses`."""
     count = 1
     while interval * count < LARGEST_LOSS and any(
         loss.get_delta_for_epsilon(interval * count) > loss.get_delta_for_epsilon(math.inf)

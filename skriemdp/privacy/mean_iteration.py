@@ -1,4 +1,4 @@
-"""How many damped steps compute a Fréchet mean, and the sensitivity of their result.
+"""Number of damped steps that compute a Fréchet mean, and the sensitivity of their result.
 
 The proofs are in docs/theory/mean-iteration.md.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
 _MAX_STEPS = 500
-# What rounding may move the computed mean by, as a share of what one record may.
+# Largest effect of rounding on the computed mean, relative to its sensitivity.
 _ROUNDING_SHARE = 1e-3
 
 
@@ -122,10 +122,10 @@ def rounding_is_small(radius: float, n: int, rounding: float) -> bool:
 
 
 def _growth(radius: float, low: float, constant: bool) -> float:
-    """What a ball about the base point asks of coordinates, where only curvature is known.
+    """Bound the growth of coordinates in a ball about the base point, from the curvature alone.
 
-    They grow like ``e^x`` in spaces of constant curvature and like ``e^(2 x)`` in others, x the
-    distance in units of ``1 / sqrt(-low)``.
+    Coordinates grow like ``e^x`` in spaces of constant curvature and like ``e^(2 x)`` in others,
+    x the distance in units of ``1 / sqrt(-low)``.
     """
     if low >= 0.0:
         return 1.0
@@ -284,7 +284,7 @@ def _long_step(least: _Convexity, gradient: float, wander: float) -> tuple[float
 
 @functools.lru_cache(maxsize=4096)
 def least_convexity(radius: float, gradient: float, wander: float) -> float:
-    """Least Hessian eigenvalue of a risk of points of a ball, where its gradient is that small.
+    """Bound the least Hessian eigenvalue of a risk of points in a ball where its gradient is small.
 
     Parameters
     ----------

@@ -42,10 +42,10 @@ __all__ = [
     "with_tolerance",
 ]
 
-# Covers the rounding of a handful of float64 operations.
+# Factor that covers the rounding errors of a few float64 operations.
 _UP = 1.0 + 4e-15
-# Cells of a maximum that is bounded cell by cell, and into how many parts a promising one is cut:
-# time against tightness.
+# Cells for the bound of a maximum, and parts of a cell that may contain it; a compromise between
+# time and tightness.
 _CELLS, _PARTS = 64, 4
 
 

@@ -301,7 +301,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         return np.asarray(space.exp_coordinates(space.base_point, labels))
 
     def _set_frame(self, facts: dict[str, Any], features: FeatureMap, base: np.ndarray) -> None:
-        """Where features and predictions live: all that is learned but the model."""
+        """Set the learned attributes other than the model: features and space of predictions."""
         geometry = facts["geometry"]
         unit, space = math.sqrt(-geometry.curvature), Hyperboloid(geometry.dim)
         self.geometry_, self.feature_map_ = geometry, features

@@ -98,7 +98,7 @@ class FeatureMap:
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaling:
-    """How features are brought to scale one.
+    """Rule that brings features to scale one.
 
     Parameters
     ----------

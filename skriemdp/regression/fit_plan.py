@@ -1,4 +1,4 @@
-"""What a regression will release, decided from its parameters and public facts."""
+"""Plan of a regression, made from its parameters and public facts."""
 
 from __future__ import annotations
 

@@ -104,6 +104,6 @@ class GeodesicModel:
 
 
 def _in_tiles(kernel: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
-    """What `kernel` makes of at most `_TILE` rows at a time; once at least, so none give none."""
+    """Apply `kernel` to at most `_TILE` rows at a time; once at least, so none give none."""
     places = range(0, max(len(arrays[0]), 1), _TILE)
     return np.concatenate([kernel(*(a[at : at + _TILE] for a in arrays)) for at in places])

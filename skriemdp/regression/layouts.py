@@ -1,4 +1,4 @@
-"""How labels say where they are in hyperbolic space: points of it, or vectors at the origin."""
+"""Layouts of labels in hyperbolic space: points of it, or tangent vectors at the origin."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class MomentModel:
         return features.T @ features, products.value
 
     def weights(self, moment: np.ndarray, product: np.ndarray, n_tables: int = 1) -> np.ndarray:
-        """What the moments say; they have the noise of so many releases, of disjoint tables."""
+        """Solve for the weights; moments have the noise of so many releases, of disjoint tables."""
         ridge = self.ridge
         if ridge is None:
             sigma = math.sqrt(n_tables) * self.sigma

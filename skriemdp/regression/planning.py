@@ -1,4 +1,4 @@
-"""What a private regression releases, planned from public numbers: base point, then model."""
+"""Plan of a private regression from public numbers: base point, then model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regressors of points share: Fréchet R^2, and tags."""
+"""Base of regressors of points: Fréchet R^2, and tags."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class WrappedModel:
         return self.held.check(self.step_mu)
 
     def prepared(self, units: Units) -> Units:
-        """What :meth:`gradient` takes, of what :meth:`release` takes."""
+        """Convert the units of :meth:`release` to those of :meth:`gradient`."""
         (features, labels), groups = units.arrays, units.groups
         lengths = np.linalg.norm(labels, axis=1)
         directions = labels / np.maximum(lengths, 1e-150)[:, None]
@@ -146,7 +146,7 @@ class WrappedModel:
         return noisy.value.reshape(self.shape) / self.n
 
     def gives(self, weights: np.ndarray) -> Callable[..., Any]:
-        """What gives the gradients of records: factors of products, or people's means."""
+        """Return a function to gradients of records: factors of products, or people's means."""
 
         def products(
             rows: RoundedRows, directions: np.ndarray, lengths: np.ndarray

@@ -11,11 +11,12 @@ import numpy as np
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 # Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
-# Every fourth of the first nodes and every other one must tell the same; every eighth is a probe.
+# Number of first nodes; rules on every fourth and every second of them must agree, and every eighth
+# locates the integrand.
 _FIRST_NODES = 96
 # Changes by a refinement, whose squares are the errors of the finer rule; see `integrate`.
 _CHANGE, _ROUGH_CHANGE = 2e-8, 0.03
-# Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
+# One integral in so many locates its own window; those between try their neighbours'.
 _STRIDE = 12
 # Nodes that are evaluated at once: their temporaries stay in cache, and are so small that their
 # memory is used again and not asked for anew.
@@ -32,7 +33,7 @@ Integrand: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.n
 
 @dataclass
 class Window:
-    """Where integrands were found to matter: a first guess for the next call on similar ones."""
+    """Interval in which integrands were found to matter: a first guess for the next call."""
 
     low: np.ndarray | None = None
     high: np.ndarray | None = None

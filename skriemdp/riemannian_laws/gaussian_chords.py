@@ -16,13 +16,11 @@ from scipy.special import ndtr
 # Upper bounds of the delta of a symmetric pair, at an array of epsilons.
 Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-# Above, e^loss would come near the end of the floating-point range.
+# Largest mu: above it, e^loss nears the end of the floating-point range.
 MOST_MU = 15.0
-# Cells of the result: time against the looseness of chords, which falls like the inverse square of
-# their number.
+# Cells of the result; the error of chords falls like the inverse square of their number.
 _CELLS = 160
-# Cells that suffice where cutting the first ones into them changes the result by less than this
-# factor: time.
+# Fewer cells, which are used if a refinement from them changes the result by less than this factor.
 _FEW, _ENOUGH = 40, 1.01
 _REACH, _FARTHEST = 9.0, 37.0  # standard deviations of the Gaussian loss on both sides
 _TAIL = 1e-6  # mass beyond the cells, over the result, that is not worth more cells

@@ -13,7 +13,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
 from skriemdp.riemannian_laws.distributions_radial import accepted
 
-# Records are counted in so many bins of their distance, and slopes taken at so many distances.
+# Bins of the records' distances, and number of distances at which slopes are computed.
 _BINS = 256
 
 

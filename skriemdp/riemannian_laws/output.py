@@ -21,7 +21,7 @@ from skriemdp.riemannian_laws.distributions_radial import accepted
 from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
-# A draw that takes more is refused.
+# Largest expected number of proposals of a rejection sampler; laws that need more are refused.
 _MOST_PROPOSALS = 1e4
 
 

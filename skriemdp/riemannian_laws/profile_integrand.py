@@ -79,7 +79,7 @@ class RadialPair:
 
 
 class _Boundary:
-    """Where loss = epsilon meets the line through the centres, for arrays of epsilon >= 0.
+    """Points where loss = epsilon on the line through the centres, for arrays of epsilon >= 0.
 
     Attributes
     ----------

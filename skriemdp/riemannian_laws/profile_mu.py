@@ -19,9 +19,9 @@ from skriemdp.riemannian_laws.profile_hockey import (
 )
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
 
-# Quadrature error that certificates grant to log delta and log(1 - delta).
+# Quadrature error of log delta and log(1 - delta) that certificates allow for.
 _MARGIN = 1e-10
-# Cells of a certificate: time against how near to the supremum a mu can still be certified.
+# Largest number of cells of a certificate; more would certify a mu nearer to the supremum.
 _MOST_CELLS = 12000
 
 

@@ -1,4 +1,4 @@
-"""What one draw from a radial law reveals: delta, epsilon, Renyi, losses, on the private side."""
+"""Privacy of one draw from a radial law: delta, epsilon, Renyi, losses, on the private side."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, ta
 if TYPE_CHECKING:
     from skriemdp.riemannian_laws._quadrature import Window
 
-# Nodes of a loss distribution or a Renyi divergence: time against the looseness of chords.
+# Nodes of a loss distribution or a Renyi divergence; more would tighten its chords.
 _POINTS = 2000
-# Far below, an analytic bound replaces the quadrature.
+# Log delta below which an analytic bound replaces the quadrature.
 _FAR_LOG_DELTA = -2e4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def log_margin(pair: RadialPair, epsilon: np.ndarray, log_value: np.ndarray) -> np.ndarray:
-    """What is added to a computed ``log delta`` before it is reported.
+    """Return the margin that is added to a computed ``log delta`` before it is reported.
 
     1e-10 exceeds the error of every high-precision case of the tests; 1e-14 of the logarithm covers
     its own rounding; next to ``epsilon_max`` the profile is a power of the remaining distance,
@@ -95,7 +95,7 @@ def symmetric_losses(
 
 @dataclass(frozen=True)
 class RadialRelease:
-    """What one point drawn from a radial law reveals, when its centre moves by ``pair.distance``.
+    """Privacy of one draw from a radial law whose centre moves by at most ``pair.distance``.
 
     The pair at smaller distances is less distinguishable (docs/theory/riemannian-gdp.md), so these
     bounds hold for every move up to that distance.

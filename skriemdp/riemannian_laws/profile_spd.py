@@ -1,4 +1,4 @@
-"""What one Riemannian Gaussian draw on 2x2 SPD matrices reveals; SPD(2) is R x H^2(-1/2)."""
+"""Privacy of one Riemannian Gaussian draw on 2x2 SPD matrices; SPD(2) is R x H^2(-1/2)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from skriemdp.riemannian_laws.profile_release import (
 )
 
 _ROOT_CURVATURE = math.sqrt(0.5)
-# Atoms of the plane's loss in each cell: time against their looseness.
+# Atoms of the plane's loss in each cell; more would tighten the bound.
 _POINTS = 200
-# A profile is reported at this much more than the sensitivity, all of it in the plane, where it is
-# shown to lie above every direction; cells that would need less than that are at least so wide.
+# Factor on the sensitivity at which the profile is evaluated, with the whole move in the plane,
+# where it is shown to bound every direction; cells start as wide as this slack allows.
 _STRETCH = 1.003
 _NARROWEST = 2e-4
 

@@ -29,7 +29,7 @@ _LAWS = ("gaussian", "laplace")
 
 
 class InfeasibleTarget(ValueError):
-    """No noise scale of this law reaches the privacy target.
+    """Raised when no noise scale of this law reaches the privacy target.
 
     Attributes
     ----------
@@ -358,7 +358,7 @@ def _infeasible(name: str, value: float, floor: float, sensitivity: float) -> In
 
 
 def _root(excess: Callable[..., Any], start: float, top: float) -> float:
-    """Where a decreasing function of the log scale changes sign; never beyond `top`."""
+    """Find the sign change of a decreasing function of the log scale; at most `top`."""
     low = high = min(start, top - 1e-9)
     while excess(low) < 0.0:
         low -= 0.5

@@ -387,7 +387,7 @@ class PrivateGridSearchCV(AsksForRows):
         train: Part,
         accountant: PrivacyAccountant,
     ) -> tuple[list[Event], str, list[str]]:
-        """What fits of the candidates cost, the least that one protects, what each of them adds."""
+        """Return events of the candidates' fits, their weakest unit, and their arithmetic."""
         events, units, words = [], set(), []
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)

@@ -220,7 +220,7 @@ def _flat(steps: Sequence[tuple[str, Any]], within: str) -> Iterator[tuple[str, 
 
 
 def _chosen_within(step: Any) -> str:
-    """What a ColumnTransformer decides by looking at records; empty if nothing."""
+    """Describe what a ColumnTransformer decides by looking at records; empty if nothing."""
     return chosen_by_records(step) if composite(step) == "ColumnTransformer" else ""
 
 
@@ -251,7 +251,7 @@ def _columns(X: Any, chosen: Any) -> Any:
 
 
 def _passed(steps: Sequence[Any], X: Any, y: Any) -> Any:
-    """What steps that are known to learn nothing make of X, for its shape and dtype."""
+    """Apply steps that are known to learn nothing to X, for its shape and dtype."""
 
     def passed(X: Any, y: Any) -> Any:
         for step in steps:
@@ -308,7 +308,7 @@ def before_last(model: Any, X: Any) -> tuple[Any, Any]:
 
 
 def seen(model: Any, X: Any, people: Any) -> tuple[Any, Any]:
-    """What predicts, and from which rows: within `PerGroup`, people's own transformed ones."""
+    """Return the predictor and its rows: within `PerGroup`, each person's transformed rows."""
     if not isinstance(last_step(model), PerGroup):
         return model, X
     last, X = before_last(model, X)

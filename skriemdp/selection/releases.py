@@ -1,4 +1,4 @@
-"""What a search releases: noisy scores of its runs, of which one is shown."""
+"""Releases of a search: noisy scores of its runs, one of which is shown."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class PrivateTangentClassifier(PointClassifier):
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """What a fit is made of.
+    """Parts of a fit.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class TwoPlans:
 
     @property
     def event(self) -> Event:
-        """What both cost."""
+        """Event of both releases."""
         return compose([plan.event for plan in self._plans])
 
     @property

@@ -1,4 +1,4 @@
-"""What all metrics on symmetric positive definite matrices share."""
+"""Base class of all metrics on symmetric positive definite matrices."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class SPDGeometry(CoordinateGeometry):
         return finite & symmetric & definite
 
     def complaint(self, x: Array, atol: float = 1e-6) -> str | None:
-        """The first that some of `x` are not: "finite", "symmetric", "positive definite"; or None.
+        """Name a test that some of `x` fail ("finite", "symmetric", "positive definite"), or None.
 
         It tells which test failed, and nothing else about the matrices.
         """
@@ -175,7 +175,7 @@ class SPDGeometry(CoordinateGeometry):
 
 
 def differ_from_transposes(points: np.ndarray) -> np.ndarray:
-    """Which matrices ``(n, r, r)`` are not equal to their transposes, bit for bit."""
+    """Return a mask of the matrices ``(n, r, r)`` that do not equal their transposes bitwise."""
     if points.shape[-1] == 2:
         return np.asarray(points[:, 0, 1] != points[:, 1, 0])
     return np.asarray(map_tiles(_different, points))
