@@ -50,6 +50,7 @@ COMPLETE = (
     "docs/concepts.md",
     "docs/index.md",
     "docs/quickstart.md",
+    "docs/sharp-edges-scikit-learn.md",
     "docs/sharp-edges.md",
     "docs/user_guide/adagrad.md",
     "docs/user_guide/auditing.md",
