@@ -49,6 +49,7 @@ COMPLETE = (
     "README.md",
     "docs/concepts.md",
     "docs/index.md",
+    "docs/ledger.md",
     "docs/quickstart.md",
     "docs/sharp-edges-scikit-learn.md",
     "docs/sharp-edges.md",
