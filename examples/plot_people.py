@@ -36,7 +36,7 @@ def decoder(radius, epsilon):
 
 def accuracy(model):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about shortened rows: a small radius is meant to do that
+        warnings.simplefilter("ignore")  # about clipped rows: a small radius is meant to do that
         model.fit(X[train], y[train], groups=person[train])
     asked = {"groups": person[new]} if isinstance(model, PerGroup) else {}
     return model.score(X[new], y[new], **asked)

@@ -45,11 +45,13 @@ MODULES = sorted(
 
 # Pages whose code runs as a whole, block after block: all that have blocks of Python.
 COMPLETE = (
-    "CONTRIBUTING.md",
     "README.md",
     "docs/concepts.md",
     "docs/index.md",
+    "docs/ledger.md",
+    "docs/new-estimator.md",
     "docs/quickstart.md",
+    "docs/sharp-edges-scikit-learn.md",
     "docs/sharp-edges.md",
     "docs/user_guide/adagrad.md",
     "docs/user_guide/auditing.md",

@@ -95,7 +95,7 @@ def test_one_word_for_what_is_found_with_budget_and_one_for_what_is_chosen():
 
 
 def test_the_table_of_names_knows_every_parameter():
-    text = (Path(__file__).parents[1] / "docs" / "concepts.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "api/index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|[^|]*\|([^|]*)\|", text.split("## Names of parameters")[1], flags=re.M)
     table = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     ours = parameters_of_estimators()

@@ -293,7 +293,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     a row depend on that row and are not private.  Theorems: docs/theory/sensitivity.md.
 
     With `GridSearchCV` over epsilon the raw scores of the search are not private, and the largest
-    epsilon wins; plot the curve instead (docs/sharp-edges.md).
+    epsilon wins; plot the curve instead (docs/sharp-edges-scikit-learn.md).
 
     References
     ----------
