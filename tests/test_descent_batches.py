@@ -420,7 +420,10 @@ FITS = {
     "federated joblib": (federated(n_jobs=1), (np.arange(400) % 4,)),
     "federated batches": (federated(batch_fraction=0.3, local_steps=2), (np.arange(400) % 4,)),
     "federated svrg": (federated(local="rsvrg", batch_fraction=0.3), (np.arange(400) % 4,)),
-    "federated clients": (federated(unit="client", clients_per_round=3), (np.arange(400) % 8,)),
+    "federated clients": (
+        federated(unit="client", clients_per_round=60, epsilon=10.0),
+        (np.arange(400) % 200,),
+    ),
 }
 
 
