@@ -406,9 +406,10 @@ def erm(**settings):
     return PrivateRiemannianERM(Sphere(2), n_steps=20, batch_size=40, **settings)
 
 
-def federated(**settings):
+def federated(epsilon=1.0, **settings):
     settings = {"clients_per_round": 4, **settings}
-    return FederatedEstimator(PrivateFrechetMean(Sphere(2), radius=0.6), 3, **settings)
+    mean = PrivateFrechetMean(Sphere(2), radius=0.6, epsilon=epsilon)
+    return FederatedEstimator(mean, 3, **settings)
 
 
 FITS = {

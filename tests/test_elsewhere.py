@@ -52,7 +52,7 @@ PUBLIC = [
     PrivateRiemannianERM(radius=2.0, n_steps=3),
 ]
 FOUND = [
-    PrivateFrechetMean(),
+    PrivateFrechetMean(epsilon=5.0),
     PrivateMinimumDistanceToMean(classes=[0, 1]),
     PrivateTangentClassifier(classes=[0, 1]),
     PrivatePrincipalEigenvector(),
