@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds
-from skriemdp.mechanisms.held import Outer
+from skriemdp.mechanisms.bounded_sets import Outer
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_epsilon

@@ -37,10 +37,10 @@ from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.bounded_sets import Moment, answers, labelled
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.held import Moment, answers, labelled
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
@@ -157,43 +157,43 @@ def pure_sums_and_counts(rng):
 
 
 def class_moments(rng):
-    held, change = Moment(math.sqrt(18.0), 2, classes=2), np.array([1.0, 1.0, 1.0, 1.0])
+    bounded_set, change = Moment(math.sqrt(18.0), 2, classes=2), np.array([1.0, 1.0, 1.0, 1.0])
 
     def release(label, trials):
         units = Units((np.array([[3.0 - 6.0 * label, 3.0]]), np.array([label])))
-        return _draws(units, held, trials, rng)
+        return _draws(units, bounded_set, trials, rng)
 
     along = np.concatenate([-change, change * [1.0, -1.0, -1.0, 1.0]])
     return release, 0, 1, lambda out: out @ along, GaussianEvent(NU), DELTA
 
 
 def class_sums(rng):
-    held = labelled(3.0, 1, 2)
+    bounded_set = labelled(3.0, 1, 2)
 
     def release(label, trials):
         units = Units((np.array([[(3.0, -3.0)[label]]]), np.array([label])))
-        return _draws(units, held, trials, rng)
+        return _draws(units, bounded_set, trials, rng)
 
     return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], GaussianEvent(NU), DELTA
 
 
 def rank_sums(rng):
-    held = answers(3, [0.2, 0.8, 0.2])
+    bounded_set = answers(3, [0.2, 0.8, 0.2])
 
     def release(below, trials):
-        return _draws(Units((np.full((1, 3), float(below)),)), held, trials, rng)
+        return _draws(Units((np.full((1, 3), float(below)),)), bounded_set, trials, rng)
 
     return release, False, True, lambda out: out.sum(axis=1), GaussianEvent(NU), DELTA
 
 
-def _draws(units, held, trials, rng):
+def _draws(units, bounded_set, trials, rng):
     """So many sums of what records give as they are."""
 
     def give(*rows):
         return rows if len(rows) > 1 else rows[0]
 
     def draw():
-        return private_sum(units, give, held, 1.0 / NU, rng).value.ravel()
+        return private_sum(units, give, bounded_set, 1.0 / NU, rng).value.ravel()
 
     return np.stack([draw() for _ in range(trials)])
 

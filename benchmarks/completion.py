@@ -30,7 +30,7 @@ from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
 from skriemdp.descent.trajectory import Moves, Trajectory  # noqa: E402
-from skriemdp.mechanisms.held import Outer  # noqa: E402
+from skriemdp.mechanisms.bounded_sets import Outer  # noqa: E402
 from skriemdp.mechanisms.sum import private_sum  # noqa: E402
 from skriemdp.mechanisms.units import Units  # noqa: E402
 
@@ -139,9 +139,9 @@ def non_private(train, test, bounds, rank):
 
 def _gradient(problem, point, clip):
     """Mean of clipped gradients, with next to no noise."""
-    held = Outer(clip, *problem.geometry.shape)
+    bounded_set = Outer(clip, *problem.geometry.shape)
     units, give = problem.units(), problem.products(point)
-    total = private_sum(units, give, held, 1000.0, np.random.default_rng(0)).value
+    total = private_sum(units, give, bounded_set, 1000.0, np.random.default_rng(0)).value
     return problem.leave(point, total / problem.matrix.shape[0])
 
 

@@ -21,9 +21,9 @@ from skriemdp import (
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ZCDPEvent
@@ -38,8 +38,8 @@ def accounting():
     )
     for epsilon, delta in ((0.1, 1e-3), (0.1, 1e-6), (1.0, 1e-5), (1.0, 1e-8), (8.0, 1e-5)):
         mu = gaussian_mu(epsilon, delta)
-        held = ball(Ball(1.0), 55)
-        sigma = held.sigma(held.check(mu))
+        bounded_set = ball(Ball(1.0), 55)
+        sigma = bounded_set.sigma(bounded_set.check(mu))
         low, high = 1e-9 * mu * mu, mu * mu
         for _ in range(60):
             rho = math.sqrt(low * high)

@@ -388,7 +388,7 @@ def shaped_means(quick):
 
 
 def sums(X, y, radius):
-    """Sums of the two classes' logarithms of recentred rows, each shortened to the radius."""
+    """Sums of the two classes' logarithms of recentred rows, each clipped to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
     rows = shortened(np.asarray(geometry.log_coordinates(geometry.base_point, X)), radius)
     return np.stack([rows[y == k].sum(axis=0) for k in (0, 1)])

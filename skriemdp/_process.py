@@ -34,17 +34,17 @@ class Alone:
     """
 
     def __init__(self, refusal: Exception):
-        self._refusal, self._lock, self._held = refusal, threading.RLock(), False
+        self._refusal, self._lock, self._locked = refusal, threading.RLock(), False
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        if self._held:
+        if self._locked:
             self._lock.release()
             raise type(self._refusal)(*self._refusal.args)
-        self._held = True
+        self._locked = True
 
     def __exit__(self, *_: Any) -> None:
-        self._held = False
+        self._locked = False
         self._lock.release()
 
 

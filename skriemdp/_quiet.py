@@ -365,8 +365,8 @@ class Charged:
     """Context of a release that was paid for; its errors show no record and name the entry.
 
     No warning ends it (:class:`skriemdp._warnings.Words`).
-    ``with charged: release()``, then ``charged.settle()``, which raises what went wrong: outside
-    the handler, so that no error has another one as its context.
+    ``with charged: release()``, then ``charged.raise_failure()``, which raises what went wrong:
+    outside the handler, so that no error has another one as its context.
     """
 
     def __init__(self, entry: Any, seen_by_callback: bool = False):
@@ -388,7 +388,7 @@ class Charged:
             error.add_note(self._note)
         return self._failure is not None
 
-    def settle(self) -> None:
+    def raise_failure(self) -> None:
         """Raise the error of the release, if there was one."""
         failure, self._failure = self._failure, None
         if failure is None:

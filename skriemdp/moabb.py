@@ -129,7 +129,7 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
     def _answering(self) -> Any:
         return getattr(self, "estimator_", self.estimator)
 
-    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+    def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
         """The private model and recentred rows: of one person, unless `groups` says otherwise."""
         model = self.estimator_
         if not isinstance(model, PerGroup):

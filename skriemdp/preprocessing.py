@@ -115,7 +115,7 @@ class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
         """Apply `fit_transform` to each group's rows; None for rows that are no points.
 
         Groups are computed together, which is faster; the numbers of each are made of its own rows
-        alone, to the last bit (docs/theory/groups.md).
+        alone, bitwise (docs/theory/groups.md).
         """
         geometry = geometry_of(X, self.manifold)
         if not geometry.separate_rows:
@@ -226,13 +226,13 @@ class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator
         """The fitted estimator; before a fit, the one that will be fitted."""
         raise NotImplementedError
 
-    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+    def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
         """Return the fitted estimator, and the rows and keywords of its call."""
         raise NotImplementedError
 
     def _answer(self, method: str, X: Any, groups: Any) -> np.ndarray:
         check_is_fitted(self)
-        model, rows, keywords = self._asked(X, groups)
+        model, rows, keywords = self._queried(X, groups)
         return getattr(model, method)(rows, **keywords)
 
     @asks("predict")
@@ -257,7 +257,7 @@ class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator
         `sample_weight` is passed on when it is given.
         """
         check_is_fitted(self)
-        model, rows, keywords = self._asked(X, groups)
+        model, rows, keywords = self._queried(X, groups)
         if sample_weight is not None:
             keywords["sample_weight"] = sample_weight
         return float(model.score(rows, y, **keywords))
@@ -393,7 +393,7 @@ class PerGroup(AsksForRows):
         tags.input_tags.sparse = False
         return tags
 
-    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+    def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
         X = _table(X)
         if groups is None:
             warn_user(

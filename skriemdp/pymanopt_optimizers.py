@@ -260,7 +260,7 @@ class _PrivateOptimizer(Optimizer):
         # A warning of overflow would tell of some record.
         with (charged := Charged(entry)), np.errstate(all="ignore"):
             point = solver.solve(problem.problem, start, streams("descent"), shown)
-        charged.settle()
+        charged.raise_failure()
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
         return PrivateOptimizerResult(
             point=geometry.as_parts(np.asarray(point)),
@@ -353,7 +353,7 @@ class PrivateVarianceReducedGradientDescent(PrivateStochasticGradientDescent):
     ----------
     batch_size : float
     smoothness : float, optional
-        Differences are shortened to this times the distance to the anchor; to `clip_norm` without
+        Differences are clipped to this times the distance to the anchor; to `clip_norm` without
         it.
     epsilon, delta, clip_norm, step_size, max_iterations, output, retraction, accountant, \
 random_state, verbosity

@@ -194,13 +194,13 @@ def _walk(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
         yield _private(estimator, path)
     else:
         yield Step(path, type(estimator).__name__, *_learned_itself(estimator))
-    yield from _of_held(estimator, path, seen)
+    yield from _of_contents(estimator, path, seen)
 
 
-def _of_held(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
+def _of_contents(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
     """Findings about what an estimator holds and was fitted, or transforms."""
     known = _combiner(estimator)
-    for name, part in _held(estimator):
+    for name, part in _contents(estimator):
         # A LabelEncoder, whose labels are told with the estimator itself.
         told = known is not None and known.labels and type(part).__name__.startswith("Label")
         used = name.endswith("_") and hasattr(part, "transform")
@@ -233,12 +233,12 @@ def _of_composite(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:
         if name in found:
             seen.add(id(part))
             yield Step(place, type(part).__name__, *found[name])
-            yield from _of_held(part, place, seen)
+            yield from _of_contents(part, place, seen)
         elif id(part) not in seen:
             yield from _walk(part, place, seen)
 
 
-def _held(estimator: Any) -> Iterator[tuple[str, Any]]:
+def _contents(estimator: Any) -> Iterator[tuple[str, Any]]:
     """The nearest estimators that one holds: in parameters, fitted parts, and callables.
 
     What a private fit learned is covered by its statement, so of that its parameters alone.

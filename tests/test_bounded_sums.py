@@ -11,7 +11,7 @@ from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQu
 from skriemdp.federated.together import PooledRecords, queries_at
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.location_scale.rows import Rows
-from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.bounds import Ball, clip_norms
 from skriemdp.pca.releases import exact_moment
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
@@ -74,7 +74,7 @@ def test_rows_without_a_finite_square_count_as_zero():
     for bad in ([1.7e308, 1.7e308, 0.0], [np.inf, 0.0, 0.0], [0.0, np.nan, 1.0]):
         for norm in (1.0, math.inf):
             np.testing.assert_array_equal(
-                shortened(np.array([bad, good]), norm), np.array([np.zeros(3), good])
+                clip_norms(np.array([bad, good]), norm), np.array([np.zeros(3), good])
             )
 
 
@@ -92,7 +92,7 @@ def test_a_clipped_ball_holds_what_the_ball_held(clip, distance):
     ball = Ball(1.0, center)
     rows = rng.normal(size=(2000, 3))
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    rows = shortened(rows if center is None else rows + center, clip)
+    rows = clip_norms(rows if center is None else rows + center, clip)
     clipped = ball.clipped(clip)
     assert clipped.radius <= min(1.0, clip)
     offsets = rows if clipped.center is None else rows - clipped.center
@@ -134,7 +134,7 @@ def check_sum(make, points, replacements, index=3):
     for totals in (full, batches):
         apart = max(length(total - other) for total in totals for other in totals)
         assert apart <= 2.0 * radius * SLACK
-    assert query.held.sigma(query.held.check(1.0)) >= 2.0 * radius
+    assert query.bounded_set.sigma(query.bounded_set.check(1.0)) >= 2.0 * radius
     return worst / radius
 
 

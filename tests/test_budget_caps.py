@@ -211,10 +211,10 @@ def test_shares_go_from_earlier_names_to_later_ones(kind, taken, refused):
     if not refused:
         budget.take(share, name)
         return
-    left = budget.left
+    left = budget.remaining
     with pytest.raises(RuntimeError, match=f"{name!r} exceeds"):
         budget.take(share, name)
-    assert budget.left == left
+    assert budget.remaining == left
 
 
 def test_the_rest_is_no_more_than_was_planned():

@@ -13,7 +13,7 @@ from skriemdp.datasets import digits_covariances, make_people
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
 from skriemdp.mean.class_releases import ClassRule, Vote, drawn_together
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.held import answers
+from skriemdp.mechanisms.bounded_sets import answers
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.units import Units
 from skriemdp.preprocessing import PerGroup, Recenter
@@ -199,8 +199,8 @@ def test_a_vote_pays_its_share_and_the_whole_charge_is_as_before():
     asked = model_of(X, y, epsilon=8.0, radius=1.2)
     assert asked.privacy_spent_.mu == pytest.approx(gaussian_mu(8.0, 1e-5), rel=1e-12)
     vote = Vote.planned(Sphere(30), 600, 4, gaussian_mu(8.0, 1e-5))
-    held = answers(len(vote.ways))
-    sigma = held.sigma(held.check(vote.mu))
+    bounded_set = answers(len(vote.ways))
+    sigma = bounded_set.sigma(bounded_set.check(vote.mu))
     assert sigma == pytest.approx(10.0 / gaussian_mu(8.0, 1e-5), rel=1e-6)
 
 

@@ -11,7 +11,7 @@ from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.location_scale import columns
 from skriemdp.location_scale.columns import ColumnSearch
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, RowPlace
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBallEstimate, RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.units import Units
 
@@ -26,7 +26,7 @@ def search(X, mu=2.0, seed=0, groups=None, center=None, norm=None, **more):
     budget = GaussianBudget(mu)
     plan = ColumnSearch(n, X.shape[1], mu, 4.0, center=center, norm=norm, **more)
     found = plan.release(Units((X,), groups), budget, NoiseStreams(seed))
-    return found, 1.0 - budget.left
+    return found, 1.0 - budget.remaining
 
 
 def normal(seed=0, units=UNITS, n=N):
@@ -55,7 +55,7 @@ def test_constant_and_rare_columns_are_atoms():
     X = normal()
     X[:, 0], X[:, 3] = 7.0, np.random.default_rng(1).random(N) < 0.05
     found, spent = search(X)
-    place = RowPlace(found.center, 1.0, 1.0, found)
+    place = RowBallEstimate(found.center, 1.0, 1.0, found)
     rows = place.offsets(X)
     assert np.ptp(rows[:, 0]) == 0.0
     one, zero = rows[X[:, 3] == 1.0, 3], rows[X[:, 3] == 0.0, 3]
@@ -97,7 +97,7 @@ def test_a_fixed_center_keeps_zeros(stored):
     X = normal() * (np.random.default_rng(1).random((N, D)) < 0.6)
     found, _ = search(X, fixed=True, norm=3e3)
     assert found.unlike and not found.center.any()
-    place = RowPlace(found.center, 1.0, 1.0, found)
+    place = RowBallEstimate(found.center, 1.0, 1.0, found)
     rows = place.offsets(stored(X))
     assert sparse.issparse(rows) and rows.nnz == np.count_nonzero(X)
     np.testing.assert_array_equal(rows.toarray(), place.offsets(X))
@@ -129,7 +129,7 @@ def test_people_of_equal_rows_answer_as_their_rows_would(copies):
 def test_what_is_asked_is_a_rule_of_public_numbers():
     assert not ColumnSearch.is_seen(10**9, 1, 1.0)
     assert ColumnSearch.is_seen(640, 100, 1.0) and not ColumnSearch.is_seen(639, 100, 1.0)
-    asked = {"apart": True}
+    asked = {"column_clip": True}
     assert RowBounds(5000, 4, 1.0, **asked).columns is not None
     assert RowBounds(5000, 4, 1.0).columns is None
     assert RowBounds(5000, 4, 1.0, norm=1.0, **asked).columns is None
@@ -140,7 +140,7 @@ def test_what_is_asked_is_a_rule_of_public_numbers():
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_longest_path_leaves_enough_for_the_model(t, d):
     for center in (None, np.zeros(d)):
-        share = RowBounds(1000, d, t / 1000, center, apart=4.0).share
+        share = RowBounds(1000, d, t / 1000, center, column_clip=4.0).share
         assert share + COUNT_SHARE <= (0.57 if t >= 64.0 * math.sqrt(2.0) else 0.67)
 
 

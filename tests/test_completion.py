@@ -32,7 +32,7 @@ from skriemdp.completion.releases import CompletionPlan, release_model
 from skriemdp.completion.signal_releases import SignalTest, _hollow_integers, ballots
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.held import Moment, Outer, labelled
+from skriemdp.mechanisms.bounded_sets import Moment, Outer, labelled
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
@@ -88,7 +88,7 @@ def cost_by_loop(matrix, point, ridge):
 
 
 def gradient_sum(problem, point, clip=math.inf, indices=None):
-    """Sum of gradients in floats, shortened to norm `clip` before they are made tangent."""
+    """Sum of gradients in floats, clipped to norm `clip` before they are made tangent."""
     matrix = problem.matrix if indices is None else problem.matrix[indices]
     residuals, factors = problem.products(point)(matrix)
     rows = residuals.toarray()
@@ -97,14 +97,14 @@ def gradient_sum(problem, point, clip=math.inf, indices=None):
     return problem.geometry.projection(point, total)
 
 
-def without_noise(units, give, held):
-    return held.value(integer_total(units, give, held, PLAIN_STEPS), PLAIN_STEPS)
+def without_noise(units, give, bounded_set):
+    return bounded_set.value(integer_total(units, give, bounded_set, PLAIN_STEPS), PLAIN_STEPS)
 
 
 def item_totals(items, matrix, level):
     """Exact sums, in units of the bound, and counts; in one vector."""
-    held = items.held(matrix.shape[1])
-    return without_noise(user_deviations(matrix, level), _entries, held).T.ravel()
+    bounded_set = items.bounded_set(matrix.shape[1])
+    return without_noise(user_deviations(matrix, level), _entries, bounded_set).T.ravel()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -132,11 +132,11 @@ def test_a_step_adds_the_bounded_gradients(rng, monkeypatch, clip, indices):
     point = problem.geometry.random_point(rng)
     lengths = [np.linalg.norm(gradient_sum(problem, point, indices=[i])) for i in range(60)]
     assert (np.array(lengths) <= problem.norms(point) * (1 + 1e-9)).all()
-    held, mu = Outer(clip, 12, 3), 100.0
+    bounded_set, mu = Outer(clip, 12, 3), 100.0
     units, give = problem.units(indices), problem.products(point)
-    noisy = private_sum(units, give, held, mu, NoiseStreams(0)("x"))
+    noisy = private_sum(units, give, bounded_set, mu, NoiseStreams(0)("x"))
     assert noisy.sigma == pytest.approx(2 * clip / mu, rel=1e-6)
-    exact = without_noise(units, give, held)
+    exact = without_noise(units, give, bounded_set)
     assert np.abs(noisy.value - exact).max() < 6 * noisy.sigma
     tangent = problem.geometry.projection(point, exact)
     wanted = gradient_sum(problem, point, clip, indices)
@@ -254,9 +254,9 @@ def spent(monkeypatch):
         log.append((facts["sensitivity"] / scale) ** 2)
         return draw(exact, scale, law, rng, size, **facts)
 
-    def summed(units, give, held, mu, rng):
-        sets.append(type(held).__name__)
-        return add(units, give, held, mu, rng)
+    def summed(units, give, bounded_set, mu, rng):
+        sets.append(type(bounded_set).__name__)
+        return add(units, give, bounded_set, mu, rng)
 
     monkeypatch.setattr(noise, "draw", noted)
     monkeypatch.setattr(completion_release, "private_sum", summed)
@@ -578,11 +578,11 @@ def test_movielens_files_are_read(tmp_path, packed, monkeypatch):
 # ---- audit ---------------------------------------------------------------------------------------
 
 
-def _scores(units, give, held, mu, trials, halve):
+def _scores(units, give, bounded_set, mu, trials, halve):
     """Log likelihood ratio of the noisy sums of both sides; and how far apart these are."""
-    steps = held.check(mu)
+    steps = bounded_set.check(mu)
     both = zip(units, give, strict=True)
-    totals = [integer_total(side, gives, held, steps) for side, gives in both]
+    totals = [integer_total(side, gives, bounded_set, steps) for side, gives in both]
     direction = (totals[1] - totals[0]).ravel().astype(float)
     length, scale = np.linalg.norm(direction), NOISE_SCALE // (2 if halve else 1)
     scores = []
@@ -603,8 +603,8 @@ def test_audit_of_items_when_a_user_rates_everything(rng, halve):
     rows = [np.where(np.arange(d) % 2, s, -s) for s in (1.0, -1.0)]
     sides = [with_row(matrix, 5, row) for row in rows]
     units = [Units((Users(with_data(side, _deviations(side, 0.0))),)) for side in sides]
-    held = ItemEffects(10.0, mu).held(d)
-    scores, _ = _scores(units, [_entries] * 2, held, mu, 40_000, halve)
+    bounded_set = ItemEffects(10.0, mu).bounded_set(d)
+    scores, _ = _scores(units, [_entries] * 2, bounded_set, mu, 40_000, halve)
     audit = audit_scores(*scores, confidence=1 - 1e-6)
     assert (audit.mu > mu) == halve
     assert audit.mu > 0.8 * mu * (2 if halve else 1)
@@ -722,12 +722,12 @@ def test_what_a_user_computes_does_not_depend_on_company(rng):
 
 
 def test_users_of_several_items_never_exceed_their_distance(rng):
-    held, mu = labelled(0.4, 1, 12, weight=2.0), 0.3
-    steps = held.check(mu)
+    bounded_set, mu = labelled(0.4, 1, 12, weight=2.0), 0.3
+    steps = bounded_set.check(mu)
 
     def total(values, items):
         units = Units((sparse.csr_array((values, items, [0, len(items)]), shape=(1, 12)),))
-        return integer_total(units, _entries, held, steps)
+        return integer_total(units, _entries, bounded_set, steps)
 
     def square(a, b):
         return sum(int(x) ** 2 for x in (a - b).ravel())
@@ -747,12 +747,17 @@ def test_low_bits_of_an_exact_release_tell_nothing():
 
     Integers beyond 2^43 are met with probability below 1e-12 in 6000 draws.
     """
-    held = labelled(1.0, 1, 1)
+    bounded_set = labelled(1.0, 1, 1)
     for value in (0.3, 1.0):
         rng = NoiseStreams(3)("a level", value)
         units = Units((np.array([[value]]), np.zeros(1, dtype=int)))
-        answers = [private_sum(units, lambda *rows: rows, held, 0.25, rng) for _ in range(3000)]
-        sums, spacing = np.array([a.value[0, 0] for a in answers]), held.spacing(held.check(0.25))
+        answers = [
+            private_sum(units, lambda *rows: rows, bounded_set, 0.25, rng) for _ in range(3000)
+        ]
+        sums, spacing = (
+            np.array([a.value[0, 0] for a in answers]),
+            bounded_set.spacing(bounded_set.check(0.25)),
+        )
         integers = sums / spacing
         assert np.abs(integers).max() < 2**43
         assert (np.rint(integers) * spacing == sums).all()
@@ -807,7 +812,7 @@ def test_effects_follow_the_counts_where_popular_means_good(rng):
     masses = np.geomspace(5, 2000, d)
     true = 0.1 * (np.log(masses) - np.log(masses).mean())
     items = ItemEffects(20.0, 1.0)
-    sigma = items.held(d).bound.value
+    sigma = items.bounded_set(d).bound.value
     errors = []
     for _ in range(40):
         sums = masses * true + rng.normal(0, DEVIATION_BOUND * sigma, d)

@@ -14,7 +14,7 @@ from skriemdp.mechanisms.counts import (
     GaussianCount,
     GaussianNumber,
     LaplaceCount,
-    told_fraction,
+    noisy_clip_fraction,
 )
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
@@ -49,15 +49,16 @@ def test_noise_alone_does_not_tell_of_clipped_records():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert (
-            told_fraction(0.1 + 0.999 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True) == 1.0
+            noisy_clip_fraction(0.1 + 0.999 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True)
+            == 1.0
         )
         warn_cut(0.02 + 0.999 * RARELY * 0.1, 0.1, 1.0, None, "private")
     with pytest.warns(UserWarning, match="were cut"):
-        told_fraction(0.1 + 1.001 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True)
+        noisy_clip_fraction(0.1 + 1.001 * _RARELY_PURE * 0.1, 0.1, 0.1, "were cut", pure=True)
     with pytest.warns(UserWarning, match="region covers"):
         warn_cut(0.02 + 1.001 * RARELY * 0.1, 0.1, 1.0, None, "private")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert told_fraction(1.19 + 0.1, 0.2, 0.1, "were cut") == 1.0
+        assert noisy_clip_fraction(1.19 + 0.1, 0.2, 0.1, "were cut") == 1.0
     with pytest.warns(UserWarning, match=r"about 100% of the rows \(a private estimate\) were cut"):
-        told_fraction(1.21 + 0.1, 0.2, 0.1, "were cut")
+        noisy_clip_fraction(1.21 + 0.1, 0.2, 0.1, "were cut")

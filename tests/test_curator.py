@@ -18,7 +18,7 @@ from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.gives.base import Give
 from skriemdp.gives.points import Labelled, Length, LogAt
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.held import Outer
+from skriemdp.mechanisms.bounded_sets import Outer
 from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import laplace_law
 
@@ -326,8 +326,8 @@ def test_a_lent_curator_takes_from_the_budget_of_its_fit():
     budget.take(0.4, "before")
     c = Curator.lent(Memory(X), budget, NoiseStreams(0, b"x"))
     asked(c)
-    assert budget.left == pytest.approx(0.3)
+    assert budget.remaining == pytest.approx(0.3)
     with pytest.raises(RuntimeError, match="exceed"):
         c.sum(SEEN, sets.ball(9.0, 3), 0.5, "x", "x")
     c.sum(SEEN, sets.ball(9.0, 3), None, "x", "y")
-    assert budget.left == 0.0
+    assert budget.remaining == 0.0

@@ -23,7 +23,7 @@ from skriemdp.curator.tables import Memory
 from skriemdp.geometry import Euclidean, GeodesicBall, Sphere
 from skriemdp.gives.base import Give
 from skriemdp.gives.points import Length, LogAt
-from skriemdp.mechanisms import held as helds
+from skriemdp.mechanisms import bounded_sets as helds
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
@@ -176,7 +176,7 @@ def test_rows_that_fail_lie_beyond_every_bound(ask):
     table, grid = Memory(X), 2.0 ** np.arange(-9.0, 9.0)
     failing = Own(lambda rows: _raise(ValueError(rows)), ())
     if ask == "count":
-        assert table.beyond(failing, 1e300) == N
+        assert table.count_above(failing, 1e300) == N
     else:
         assert table.places(failing, grid).tolist() == [0] * len(grid) + [N]
 
@@ -290,8 +290,8 @@ def test_a_share_is_read_once(drawn):
         asked = 0
 
         def __float__(self):
-            self.asked += 1
-            return 0.1 if self.asked == 1 else 1e-30
+            self.requested += 1
+            return 0.1 if self.requested == 1 else 1e-30
 
     c = opened()
     c.sum(SEEN, BALL, Turns(), "x", "x")
@@ -367,7 +367,7 @@ class Forged(sets.Set):
 
 
 @pytest.mark.parametrize(
-    "held",
+    "bounded_set",
     [
         helds.ball(Ball(0.1), 3),
         ("ball", (1.0, 3)),
@@ -390,10 +390,10 @@ class Forged(sets.Set):
     ],
     ids=repr,
 )
-def test_a_set_of_the_program_is_refused(held, drawn):
+def test_a_set_of_the_program_is_refused(bounded_set, drawn):
     c = opened()
     with pytest.raises((TypeError, ValueError)):
-        c.sum(SEEN, held, 0.1, "x", "x")
+        c.sum(SEEN, bounded_set, 0.1, "x", "x")
     assert not drawn
 
 

@@ -18,8 +18,8 @@ from skriemdp.descent.queries import DifferenceQuery, GradientQuery
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
 from skriemdp.geometry._tiles import block_length
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import ball
 
 da = pytest.importorskip("dask.array")
 BALL = GeodesicBall(SPD(2), None, 1.0)
@@ -142,8 +142,8 @@ def test_a_task_keeps_freed_memory_until_it_ends(monkeypatch):
     library = _Library()
     monkeypatch.setattr("ctypes.CDLL", lambda name: library)
     problem, point = FrechetProblem(BALL, matrices(20)), np.eye(2)
-    held = ball(Ball(0.3), 3)
-    arguments = held, held.check(1.0), (point,)
+    bounded_set = ball(Ball(0.3), 3)
+    arguments = bounded_set, bounded_set.check(1.0), (point,)
     expected = problem.integers(*arguments)
 
     def make(X):
@@ -193,9 +193,9 @@ def test_no_generator_reaches_a_task():
     seen = []
 
     class Spy(CostProblem):
-        def integers(self, held, steps, points, indices=None):
-            seen.append((held, steps, *points, indices))
-            return super().integers(held, steps, points, indices)
+        def integers(self, bounded_set, steps, points, indices=None):
+            seen.append((bounded_set, steps, *points, indices))
+            return super().integers(bounded_set, steps, points, indices)
 
     gradient = HalfSquaredDistance(Euclidean(2))
     problem = DaskProblem(functools.partial(Spy, gradient), da.ones((40, 2), chunks=(10, 2)))

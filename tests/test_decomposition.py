@@ -26,10 +26,10 @@ from skriemdp.descent.queries import GradientQuery
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.location_scale.rows import PairDifferences, Rows
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import noisy_fraction
 from skriemdp.mechanisms.covariance import symmetric_noise_radius
-from skriemdp.mechanisms.held import Moment
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem
@@ -394,9 +394,9 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
             monkeypatch.setattr(cls, method, spy)
     for module in (search_releases, releases):
 
-        def summed(units, give, held, mu, rng):
+        def summed(units, give, bounded_set, mu, rng):
             drawn.append(GaussianEvent(1.0 / mu))
-            return private_sum(units, give, held, mu, rng)
+            return private_sum(units, give, bounded_set, mu, rng)
 
         monkeypatch.setattr(module, "private_sum", summed)
 
@@ -478,7 +478,7 @@ def after_the_first_matrix(X, mu, k=1):
     norm = float(np.linalg.norm(X, axis=1).max())
     budget = GaussianBudget(mu)
     subspace = RefineRelease(k).release(centred(X, norm), budget, streams)
-    assert budget.left < 1e-12
+    assert budget.remaining < 1e-12
     return subspace, [label for label in drawn if label[0] != "product norm"]
 
 
@@ -650,11 +650,13 @@ def test_audit_of_the_noisy_matrix(factor, caught):
     """False alarms below 1e-6; noise of half the size is exposed."""
     X, Y = worst_pair()
     mu = 2.0
-    held, rng = Moment(1.0, 3), np.random.default_rng(0)
+    bounded_set, rng = Moment(1.0, 3), np.random.default_rng(0)
 
     def release(data, trials):
         units = Units((data,))
-        noisy = (private_sum(units, np.asarray, held, mu / factor, rng) for _ in range(trials))
+        noisy = (
+            private_sum(units, np.asarray, bounded_set, mu / factor, rng) for _ in range(trials)
+        )
         return np.array([sums.value for sums in noisy])
 
     audit = audit_epsilon(release, X, Y, trials=4000, confidence=CONFIDENCE)
@@ -694,8 +696,8 @@ def second_axis(outputs):
 def test_the_radius_of_symmetric_noise_holds(d, part, holds):
     """False alarms below 1e-6; half of the noise scale is exposed."""
     level, draws = 0.9, 1000
-    held, rng, units = Moment(1.0, d), np.random.default_rng(d), Units((np.zeros((1, d)),))
-    noisy = [private_sum(units, np.asarray, held, 1.0, rng) for _ in range(draws)]
+    bounded_set, rng, units = Moment(1.0, d), np.random.default_rng(d), Units((np.zeros((1, d)),))
+    noisy = [private_sum(units, np.asarray, bounded_set, 1.0, rng) for _ in range(draws)]
     noise = np.array([sums.value for sums in noisy])
     radius = symmetric_noise_radius(part * noisy[0].sigma, d, level)
     missed = np.count_nonzero(np.linalg.norm(noise, ord=2, axis=(1, 2)) > radius)

@@ -33,9 +33,9 @@ from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.ledger.filters import make_filter
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
+from skriemdp.mechanisms.bounded_sets import Moment, Outer, RoundedRows, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.held import Moment, Outer, RoundedRows, ball
 from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import lattice
@@ -295,7 +295,7 @@ class Pairwise(Query):
     """A set whose records move a sum further by their absence than half a replacement."""
 
     n = dim = 3
-    held = Moment(1.0, 3)
+    bounded_set = Moment(1.0, 3)
 
     def blocks(self, indices=None):
         yield np.eye(3)[indices]
@@ -347,16 +347,16 @@ def test_sums_of_products_are_the_same_in_any_order(n_outputs):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(2000, 17)), rng.integers(0, max(n_outputs, 2), size=2000).astype(float)
     loss = GeneralizedLinearLoss("log_loss", n_outputs, 0.5)
-    held = Outer(0.5, 18, n_outputs)
-    steps = held.check(0.5)
+    bounded_set = Outer(0.5, 18, n_outputs)
+    steps = bounded_set.check(0.5)
     problem = LinearProblem(unit_rows(X, 1.0, True), y, loss)
-    units = Units((held.rounded(problem.rows, steps), y))
+    units = Units((bounded_set.rounded(problem.rows, steps), y))
     weights = rng.normal(size=(18, n_outputs))
     chosen = np.flatnonzero(rng.random(2000) < 0.3)
 
     def total(indices):
-        give = problem.gradients(weights / held.resolution(steps), apart=True)
-        return integer_total(units.take(indices), give, held, steps)
+        give = problem.gradients(weights / bounded_set.resolution(steps), batch_invariant=True)
+        return integer_total(units.take(indices), give, bounded_set, steps)
 
     first = total(chosen)
     for other in (chosen[::-1], rng.permutation(chosen)):
@@ -384,8 +384,8 @@ def one_step(value, integers, trials):
 
 
 def test_batches_have_one_support_whatever_their_records():
-    held = ball(Ball(1.0), 1)
-    spacing = held.spacing(held.check(mu_of(4.0)))
+    bounded_set = ball(Ball(1.0), 1)
+    spacing = bounded_set.spacing(bounded_set.check(mu_of(4.0)))
     for value in (0.0, 1 / 3, 1.0):
         units = one_step(value, 1, 1500) / spacing
         np.testing.assert_allclose(units, np.rint(units), rtol=1e-12)
@@ -465,7 +465,7 @@ def mixing_bits(point, X, y):
     ids=["coupled logarithms", "gradient that mixes bits"],
 )
 def test_what_couples_rows_is_asked_apart(geometry, settings):
-    """What a record adds has the same bits in any company: in batches, and among people."""
+    """What a record adds has the same bits in any batch: in batches, and among people."""
     X = np.random.default_rng(0).normal(size=(300, 10))
     if not settings:
         rng = np.random.default_rng(0)
@@ -475,11 +475,11 @@ def test_what_couples_rows_is_asked_apart(geometry, settings):
     )
     problem = model.fit(X)._problem(X)
     assert model.privacy_spent_.public["arithmetic"] == "exact integers"
-    held, point = ball(Ball(1.0), geometry.dim), model.point_
-    steps = held.check(1.0)
+    bounded_set, point = ball(Ball(1.0), geometry.dim), model.point_
+    steps = bounded_set.check(1.0)
 
     def total(chosen, problem=problem):
-        return problem.integers(held, steps, (point,), np.asarray(chosen))
+        return problem.integers(bounded_set, steps, (point,), np.asarray(chosen))
 
     chosen = np.flatnonzero(np.random.default_rng(1).random(300) < 0.2)
     for out in (0, 3, len(chosen) - 1):
@@ -492,7 +492,7 @@ def test_what_couples_rows_is_asked_apart(geometry, settings):
         for row in X[:2]:
             table = others.copy()
             table[7] = row
-            sums.append(model._problem(table).integers(held, steps, (point,)))
+            sums.append(model._problem(table).integers(bounded_set, steps, (point,)))
         moves.append(sums[1] - sums[0])
     np.testing.assert_array_equal(*moves)
 
@@ -534,7 +534,7 @@ def every_batch_in_company():
     """Each row that a batch or a person gives is given once more alone, moved and among others."""
     real, seen = Units.tiles, []
 
-    def tiles(self, give, width, own):
+    def tiles(self, give, width, per_person):
         def checked(*rows):
             found, count = give(*rows), rows[-1].shape[0]
             if self.chosen is None and self.groups is None:
@@ -548,7 +548,7 @@ def every_batch_in_company():
                         np.testing.assert_array_equal(one[some], other)
             return found
 
-        yield from real(self, checked, width, own)
+        yield from real(self, checked, width, per_person)
 
     with mock.patch.object(Units, "tiles", tiles):
         yield seen

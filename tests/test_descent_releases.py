@@ -18,7 +18,7 @@ from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.bounds import Ball, clip_norms
 from skriemdp.mechanisms.budget import Steps
 from skriemdp.privacy.calibration import gaussian_delta
 
@@ -267,7 +267,7 @@ def test_query_bounds_hold(geometry, clip_norm, rng):
     pairs = np.linalg.norm(each[:150] - each[150:], axis=1)
     assert pairs.max() <= 2.0 * query.bound.radius * (1 + 1e-9)
     # The ball holds every clipped gradient before it is enforced: enforcing it moves none.
-    rows = shortened(np.concatenate(list(query.blocks())), clip_norm)
+    rows = clip_norms(np.concatenate(list(query.blocks())), clip_norm)
     center = 0.0 if query.bound.center is None else query.bound.center
     np.testing.assert_allclose(each, rows - center, atol=1e-9)
 

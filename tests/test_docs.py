@@ -125,7 +125,10 @@ def test_some_docstring_examples_exist():
 
 
 # First words of docstrings that have neither a verb nor a noun.
-FRAGMENT = re.compile(r"(Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|At) ")
+FRAGMENT = re.compile(
+    r"(What|Where|How|Which|Who|Whose|When|"
+    r"Of|As|From|That of|Like|By|With|For|On|In|To|Within|So|At) "
+)
 
 
 def test_docstrings_begin_with_no_fragment():

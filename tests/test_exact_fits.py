@@ -26,9 +26,9 @@ from skriemdp.core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
 from skriemdp.federated import FederatedEstimator
 from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounded_sets import Moment, Outer
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.held import Moment, Outer
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.search_releases import Bounds
@@ -73,7 +73,7 @@ def test_sums_do_not_depend_on_the_threads_of_the_matrix_library(threads):
 
 @pytest.mark.parametrize("mechanism", ["covariance", "refine", "power", "gradient"])
 def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
-    """The same integers, whatever holds the rows: equal to the last bit, with the same noise."""
+    """The same integers, whatever holds the rows: bitwise equal, with the same noise."""
     X = sparse.random(400, 6, 0.5, format="csr", random_state=0)
     tables = X.toarray(), X, [X[:170], X[170:].toarray()]
     found = []

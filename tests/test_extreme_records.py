@@ -27,7 +27,7 @@ from skriemdp.core.estimator import Terms
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
 from skriemdp.mean.planning import plan_mean
-from skriemdp.mechanisms.held import Outer
+from skriemdp.mechanisms.bounded_sets import Outer
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent
@@ -286,8 +286,8 @@ def test_the_clip_holds_for_nearly_singular_regressions():
         entries = (rng.uniform(-1, 1, size=m), (np.zeros(m, dtype=int), np.arange(m)))
         problem = CompletionProblem(sparse.csr_array(entries, shape=(1, d)), rank, LEAST_RIDGE)
         clip = 10.0 ** rng.uniform(-6, 0)
-        held = Outer(clip, d, rank)
-        total = integer_total(problem.units(), problem.products(frame), held, PLAIN_STEPS)
+        bounded_set = Outer(clip, d, rank)
+        total = integer_total(problem.units(), problem.products(frame), bounded_set, PLAIN_STEPS)
         square = sum(int(x) ** 2 for x in total.ravel())
         assert square <= (PLAIN_STEPS // 2) ** 2
         worst = max(worst, 2.0 * math.sqrt(square) / PLAIN_STEPS)

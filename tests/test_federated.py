@@ -500,7 +500,10 @@ def test_an_interrupted_fit_resumes_without_a_second_charge(
     assert len(recording_accountant.spends) == 2
     np.testing.assert_array_equal(resumed.point_, again.point_)
     assert not np.array_equal(whole.point_, resumed.point_)  # round 3 is lost
-    with Checkpoint(tmp_path / "run.json").held(), pytest.raises(RuntimeError, match="another run"):
+    with (
+        Checkpoint(tmp_path / "run.json").locked(),
+        pytest.raises(RuntimeError, match="another run"),
+    ):
         fit()
 
 
@@ -508,7 +511,7 @@ def test_a_checkpoint_is_waited_for_until_the_run_before_has_ended(tmp_path):
     checkpoint, over = Checkpoint(tmp_path / "run.json"), threading.Event()
 
     def run():
-        with checkpoint.held():
+        with checkpoint.locked():
             begun.set()
             over.wait(60)
 
@@ -516,7 +519,7 @@ def test_a_checkpoint_is_waited_for_until_the_run_before_has_ended(tmp_path):
     before.start()
     assert begun.wait(60)
     threading.Timer(0.3, over.set).start()
-    with checkpoint.held(wait=60.0):
+    with checkpoint.locked(wait=60.0):
         assert over.is_set()
     before.join()
 

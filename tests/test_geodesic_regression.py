@@ -24,7 +24,7 @@ from skriemdp.regression.geodesic_releases import (
     plan_releases,
     representatives,
 )
-from skriemdp.regression.planning import shorten
+from skriemdp.regression.planning import clip_norms
 from skriemdp.regression.scores import frechet_r2
 
 CURVED = [Sphere(2), Hyperboloid(2), AffineInvariantSPD(2)]
@@ -206,7 +206,7 @@ def own_averages(lifts, rows, groups):
     """What each person adds, in integers, in the order of their numbers."""
     units = Units((rows[:, :2], rows[:, 2:]), groups)
     return [
-        integer_total(units.take(np.array([person])), lifts.lift, lifts.held, PLAIN_STEPS)
+        integer_total(units.take(np.array([person])), lifts.lift, lifts.bounded_set, PLAIN_STEPS)
         for person in range(groups.count)
     ]
 
@@ -240,7 +240,7 @@ def test_a_persons_average_is_of_own_rows_to_the_last_bit():
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
     rows = lifts.lift(mine[:, :2], mine[:, 2:])
-    matrix = lifts.held.value(found[0], PLAIN_STEPS)
+    matrix = lifts.bounded_set.value(found[0], PLAIN_STEPS)
     np.testing.assert_allclose(matrix, rows.T @ rows / 9, atol=1e-5)
 
 
@@ -445,8 +445,8 @@ class Likelihood:
         z, points = units.arrays
         released = self.moments(releases, model, units, norm, *rest)
         rows = np.concatenate([np.ones((len(z), 1)), z], axis=1)
-        here, there = (shorten(model.residuals(z[:1], end), norm)[0] for end in self.ends)
-        others = rows[1:].T @ shorten(model.residuals(z[1:], points[1:]), norm)
+        here, there = (clip_norms(model.residuals(z[:1], end), norm)[0] for end in self.ends)
+        others = rows[1:].T @ clip_norms(model.residuals(z[1:], points[1:]), norm)
         middle = others + np.outer(rows[0], (here + there) / 2.0)
         away = np.sum((released.product - middle) * np.outer(rows[0], there - here))
         self.ratio += float(away) / released.product_noise**2
@@ -573,13 +573,13 @@ def test_a_constant_costs_what_a_model_does_and_public_balls_keep_models():
 
 def test_regions_of_a_constant_hold_the_mean():
     # Fewer than 48 of 60 at level .99 by chance: below 1e-13.
-    held = 0
+    bounded_set = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
         y = 20.0 + rng.normal(size=(125, 2))  # n mu = 34
         model = PrivateGeodesicRegressor(random_state=seed).fit(rng.normal(size=(125, 2)), y)
-        held += int(model.confidence_region(np.zeros(2), 0.99).contains([[20.0, 20.0]])[0])
-    assert held >= 48
+        bounded_set += int(model.confidence_region(np.zeros(2), 0.99).contains([[20.0, 20.0]])[0])
+    assert bounded_set >= 48
 
 
 # -- whitened features -------------------------------------------------------------------------

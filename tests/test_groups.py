@@ -29,7 +29,7 @@ from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.estimator import frechet_mean
-from skriemdp.mechanisms.held import unpacked, variances
+from skriemdp.mechanisms.bounded_sets import unpacked, variances
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
@@ -670,8 +670,8 @@ def test_matrices_are_means_over_own_rows():
     means = np.trace(matrices, axis1=1, axis2=2)
     np.testing.assert_allclose(next(traces.squared_norms(center)), means, rtol=1e-12)
     radius = np.median(norms) ** 0.5
-    shortened = matrices * np.minimum(1.0, radius**2 / norms)[:, None, None]
-    total = shortened.sum(axis=0)
+    clip_norms = matrices * np.minimum(1.0, radius**2 / norms)[:, None, None]
+    total = clip_norms.sum(axis=0)
     units, weighted = rows.weighted(center, radius)
 
     def inside(*own):
@@ -758,8 +758,8 @@ def product(frame):
 def lifted(rows):
     lifts = Lifts((2, 2), (RADIUS, RADIUS), 1.0, 1.0, people=True)
     units = Units((rows[:, :2], rows[:, 2:]), Groups.from_ids(np.zeros(len(rows), dtype=int)))
-    total = integer_total(units, lifts.lift, lifts.held, PLAIN_STEPS).ravel().astype(float)
-    return total * (lifts.held.bound.value / PLAIN_STEPS)
+    total = integer_total(units, lifts.lift, lifts.bounded_set, PLAIN_STEPS).ravel().astype(float)
+    return total * (lifts.bounded_set.bound.value / PLAIN_STEPS)
 
 
 def queried(rows):

@@ -18,7 +18,7 @@ from skriemdp import (
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.mean.joint_releases import JointMean, Seen
+from skriemdp.mean.joint_releases import JointMean, TangentSample
 from skriemdp.mechanisms import noise
 from skriemdp.plotting import NoiseBallDisplay
 
@@ -72,7 +72,7 @@ def test_noise_has_the_stated_standard_deviations(n_classes):
     space, rng = Euclidean(2), np.random.default_rng(0)
     ball = GeodesicBall(space, None, 2.0)
     plan = JointMean(space, 4, 0.6, 1.0, 1.0, ball, n_classes=n_classes)
-    seen = Seen(space.base_point, 2.0, np.zeros((0, 2)), 0.0, 0.0, 0.6)
+    seen = TangentSample(space.base_point, 2.0, np.zeros((0, 2)), 0.0, 0.0, 0.6)
     labels = None if n_classes is None else np.zeros(0, dtype=int)
     runs = [plan.moments(seen, rng, labels) for _ in range(1000)]
     second, first, counts = (np.stack(block) for block in list(zip(*runs, strict=True))[:3])

@@ -24,6 +24,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.mechanisms.bounded_sets import ball, labelled
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Steps
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
@@ -34,7 +35,6 @@ from skriemdp.mechanisms.discrete_gaussian import (
     discrete_gaussian,
     running_sums,
 )
-from skriemdp.mechanisms.held import ball, labelled
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
 from skriemdp.mechanisms.sum import ExactTotal, private_sum
@@ -383,16 +383,16 @@ def test_steps_of_tiny_scales_are_refused():
 @pytest.mark.parametrize("noise", [2.0**-8, 0.05, 1.0, 3.7, 1e3, 1e6])
 @pytest.mark.parametrize("dim", [1, 55])
 def test_the_lattice_costs_less_than_one_percent(noise, dim):
-    held = ball(Ball(0.37), dim)
-    assert 1.0 <= held.sigma(held.check(1.0 / noise)) / (2 * 0.37 * noise) < 1.01
+    bounded_set = ball(Ball(0.37), dim)
+    assert 1.0 <= bounded_set.sigma(bounded_set.check(1.0 / noise)) / (2 * 0.37 * noise) < 1.01
     assert 1.0 <= GaussianCount(noise).sigma / noise < 1.0 + 1e-5
     assert largest_shift(NOISE_SCALE, noise) * lattice_step(NOISE_SCALE) <= 1.0 / noise
 
 
 def test_sums_are_exact_whatever_their_order_and_blocks():
     x = np.random.default_rng(0).normal(size=(5000, 2))
-    held = ball(Ball(1.0), 2)
-    steps = held.check(1.0)
+    bounded_set = ball(Ball(1.0), 2)
+    steps = bounded_set.check(1.0)
     order = np.random.default_rng(1).permutation(5000)
 
     def release(rows, blocks=1):
@@ -401,14 +401,14 @@ def test_sums_are_exact_whatever_their_order_and_blocks():
     whole = release(x)
     np.testing.assert_array_equal(whole, release(x[order]))
     np.testing.assert_array_equal(whole, release(x[order], 13))
-    exact = sum(int(k) for k in np.rint(held.hold(x, held.spacing(steps)))[:, 0])
+    exact = sum(int(k) for k in np.rint(bounded_set.hold(x, bounded_set.spacing(steps)))[:, 0])
     noise = discrete_gaussian(NOISE_SCALE, np.random.default_rng(7), (2,))
-    assert whole[0] == float(exact + int(noise[0])) * held.spacing(steps)
+    assert whole[0] == float(exact + int(noise[0])) * bounded_set.spacing(steps)
 
 
 def test_sums_beyond_63_bits():
     query = Rows(np.ones((40_000, 1)), 1.0)
-    assert query.held.check(2.0**9) // 2 * 40_000 > 2**63
+    assert query.bounded_set.check(2.0**9) // 2 * 40_000 > 2**63
     total = query.noisy(2.0**9, np.random.default_rng(0)).value[0]
     assert abs(total - 40_000) < 1.0
 
@@ -481,8 +481,8 @@ def test_audit_of_sums_and_counts():
     def audit(multiplier):
         def scores(record):
             units = Units((np.array([[record]]), np.array([int(record > 0)])))
-            held, give, mu = labelled(1.0, 1, 2), lambda *rows: rows, 1.0 / multiplier
-            draws = [private_sum(units, give, held, mu, rng).value for _ in range(TRIALS)]
+            bounded_set, give, mu = labelled(1.0, 1, 2), lambda *rows: rows, 1.0 / multiplier
+            draws = [private_sum(units, give, bounded_set, mu, rng).value for _ in range(TRIALS)]
             return [np.ravel(sums) @ direction for sums in draws]
 
         direction = np.array([1.0, -1.0, 1.0, 1.0]) / 2.0
@@ -737,8 +737,8 @@ def test_the_float_path_releases_points_of_a_public_grid():
 
 
 def test_lattice_releases_have_one_support():
-    held = ball(Ball(1.0), 1)
-    spacing = held.spacing(held.check(0.25))
+    bounded_set = ball(Ball(1.0), 1)
+    spacing = bounded_set.spacing(bounded_set.check(0.25))
     rng = np.random.default_rng(0)
     for value in (-1.0, 0.0, 1 / 3, 1.0):
         query = Rows(np.full((1, 1), value), 1.0)

@@ -185,6 +185,7 @@ PROMISES = {
     "hosts": "other packages, by their own idioms",
     "layers": "imports, and names of tests",
     "mission": "one script that uses everything",
+    "names": "one word for one meaning, docs/names.md",
     "people": "fits that protect people",
     "promises": "what a reader of an epsilon believes",
     "public_domains": "where a descent may go",

@@ -536,7 +536,7 @@ def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
         book, checkpoint = AnswerBook(tmp_path / "book"), Checkpoint(tmp_path / "point")
         book.begin(task(), free)
         state = {"fit_id": "run", "point": np.ones(2), "chosen": np.ones(2)}
-        with checkpoint.held():
+        with checkpoint.locked():
             checkpoint.save(state)
     finally:
         os.umask(old)

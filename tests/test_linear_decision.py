@@ -10,10 +10,10 @@ from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
 from skriemdp.mean import class_releases, linear_decision
-from skriemdp.mean.class_releases import SHORTER, Vote, tells_linearly
+from skriemdp.mean.class_releases import SHORTER, Vote, linear_pays
 from skriemdp.mean.linear_decision import ClassMoments, LinearDecision
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.privacy.calibration import gaussian_mu
 
 SPACE = Euclidean(4)
@@ -105,9 +105,9 @@ def test_a_second_moment_is_asked_from_public_numbers_only_and_only_where_it_pay
     for k, least in ((2, 100.0), (8, 100.0), (9, 108.0), (30, 360.0)):
         for dim in (1, 4, 100):
             mu = least * math.sqrt(dim) / 1000
-            assert tells_linearly(Euclidean(dim), 1000, k, 1.001 * mu)
-            assert not tells_linearly(Euclidean(dim), 1000, k, 0.999 * mu)
-    assert not tells_linearly(Euclidean(2001), 10**9, 2, 1.0)
+            assert linear_pays(Euclidean(dim), 1000, k, 1.001 * mu)
+            assert not linear_pays(Euclidean(dim), 1000, k, 0.999 * mu)
+    assert not linear_pays(Euclidean(2001), 10**9, 2, 1.0)
     flat, curved = Euclidean(4), Hyperboloid(4)
     assert Vote.planned(flat, 1000, 3, 0.201).ways == ("linear", "geodesic", "largest class")
     assert Vote.planned(curved, 1000, 3, 0.201).ways[0] == "linear"

@@ -32,13 +32,13 @@ from skriemdp.linear_model.releases import Paper, root
 from skriemdp.location_scale.row_releases import (
     COUNT_SHARE,
     WHITE,
-    RowPlace,
+    RowBallEstimate,
     Whitening,
     shrunken,
 )
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounded_sets import Outer
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.held import Outer
 from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, compose
@@ -81,11 +81,11 @@ def clipped_sum(problem, weights, clip, chosen=None, basis=None):
     solver = NoisyAdaGrad(sampler, 1, 1.0, 1.0, np.ones(1), "none", basis_at=basis_at)
     units = solver._records(problem, weights)
     units = units if chosen is None else units.take(chosen)
-    held = Outer(clip, (weights if basis is None else basis.T).shape[0], weights.shape[1])
-    steps = held.check(mu_of(1.0))
-    weights = weights / (held.resolution(steps) if basis is None else 1.0)
+    bounded_set = Outer(clip, (weights if basis is None else basis.T).shape[0], weights.shape[1])
+    steps = bounded_set.check(mu_of(1.0))
+    weights = weights / (bounded_set.resolution(steps) if basis is None else 1.0)
     give = problem.gradients(weights, basis, chosen is not None)
-    return held.value(integer_total(units, give, held, steps), steps)
+    return bounded_set.value(integer_total(units, give, bounded_set, steps), steps)
 
 
 class Streams:
@@ -446,8 +446,8 @@ def test_composition_with_noise_that_varies_over_time():
     envelope = np.array([1.0, 0.7, 0.2])
     solver = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "none")
     assert solver.event(50) == GaussianEvent(8.0, 3)
-    sets = [solver.held((2, 1), bound) for bound in envelope]
-    noises = [held.sigma(held.check(mu_of(8.0))) for held in sets]
+    sets = [solver.bounded_set((2, 1), bound) for bound in envelope]
+    noises = [bounded_set.sigma(bounded_set.check(mu_of(8.0))) for bounded_set in sets]
     assert_allclose(noises, 8.0 * 2.0 * envelope, rtol=1e-5)
     paper = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "paper", moment_multiplier=5.0)
     assert paper.event(50).mu == pytest.approx(math.sqrt(3 / 64 + 3 / 25))
@@ -1050,7 +1050,7 @@ def test_one_label_is_told_where_every_row_has_it(columns, classes):
     rng = np.random.default_rng(columns)
     rows = rng.normal(size=(4000, columns))
     norm = float(np.quantile(np.linalg.norm(rows, axis=1), 0.98))
-    place = RowPlace(np.zeros(columns), norm)
+    place = RowBallEstimate(np.zeros(columns), norm)
     told = []
     for gap in (0.0, 0.3, 0.6, 0.9, 1.2, 3.0):
         coef = rng.normal(size=(1 if classes == 2 else classes, columns))
@@ -1136,7 +1136,7 @@ def test_whitening_is_that_of_the_moment_where_there_is_no_noise():
     rows = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6))
     norm = 1.1 * np.linalg.norm(rows, axis=1).max()
     moment = rows.T @ rows / len(rows) / norm**2
-    place = RowPlace(np.zeros(6), 1.0, white=Whitening.of(norm, moment, 0.0))
+    place = RowBallEstimate(np.zeros(6), 1.0, white=Whitening.of(norm, moment, 0.0))
     seen = place.seen(rows)
     assert_allclose(seen.T @ seen / len(rows), np.eye(6), atol=1e-9)
     coef = rng.normal(size=(2, 6))

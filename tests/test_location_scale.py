@@ -96,7 +96,7 @@ def search(geometry, points, t, seed=0, **known):
     plan = plan_point_search(geometry, len(points), mu, **known)
     budget = GaussianBudget(mu)
     found = plan.release(PointRecords(geometry, points), budget, NoiseStreams(seed))
-    assert 1.0 - budget.left <= plan.shares.total * (1 + 1e-12)
+    assert 1.0 - budget.remaining <= plan.shares.total * (1 + 1e-12)
     return found
 
 
@@ -131,7 +131,7 @@ def test_shares_beyond_the_budget_are_refused():
     with pytest.raises(ValueError, match="add up to 1.1"):
         Shares(start=0.5, radius=0.1, move=0.1, final=0.2, rounds=2)
     with pytest.raises(ValueError, match="add up to 1.1"):
-        Shares(start=0.5, radius=0.1, move=0.1, final=0.1, rounds=1, further=1, stride=0.1)
+        Shares(start=0.5, radius=0.1, move=0.1, final=0.1, rounds=1, max_far_steps=1, far_step=0.1)
 
 
 def test_what_is_public_costs_nothing():
@@ -163,22 +163,22 @@ def test_data_far_off_in_negative_curvature_are_reached_in_several_steps(n_mu):
     center, points = cloud(geometry, offset, spread)
     errors, spent, mu = [], [], n_mu / 1000
     plan = plan_point_search(geometry, 1000, mu)
-    assert plan.shares.further > 2
-    assert plan.shares.stride < plan.shares.move
+    assert plan.shares.max_far_steps > 2
+    assert plan.shares.far_step < plan.shares.move
     for seed in range(3):
         budget = GaussianBudget(mu)
         found = plan.release(PointRecords(geometry, points), budget, NoiseStreams(seed))
         errors.append(float(geometry.dist(found.center, center)) / spread)
-        spent.append(1.0 - budget.left)
+        spent.append(1.0 - budget.remaining)
     assert np.median(errors) < 2.0  # it was 25 where every step went as far as noise told it to
     assert max(spent) <= plan.shares.total * (1 + 1e-12)
     # Data at hand need no further steps, and leave their shares.
     budget = GaussianBudget(mu)
     near = cloud(geometry, 0.5, spread)[1]
     plan.release(PointRecords(geometry, near), budget, NoiseStreams(0))
-    further = plan.shares.further * (plan.shares.far_radius + plan.shares.stride)
-    further += plan.shares.radius + plan.shares.move
-    assert 1.0 - budget.left <= plan.shares.total - further + 1e-12
+    max_far_steps = plan.shares.max_far_steps * (plan.shares.far_radius + plan.shares.far_step)
+    max_far_steps += plan.shares.radius + plan.shares.move
+    assert 1.0 - budget.remaining <= plan.shares.total - max_far_steps + 1e-12
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1e6])
@@ -208,11 +208,13 @@ def test_the_radius_holds_what_it_should():
         geometry = Euclidean(dim)
         points = np.random.default_rng(dim).normal(size=(2000, dim))
         for t in (40.0, 150.0):
-            held = []
+            bounded_set = []
             for seed in range(12):
                 found = search(geometry, points, t, seed, center=geometry.base_point)
-                held.append(np.mean(np.linalg.norm(points, axis=1) <= found.radius) - found.level)
-            assert abs(np.median(held)) < 0.1
+                bounded_set.append(
+                    np.mean(np.linalg.norm(points, axis=1) <= found.radius) - found.level
+                )
+            assert abs(np.median(bounded_set)) < 0.1
 
 
 def test_a_radius_is_as_often_too_small_as_too_large():

@@ -129,12 +129,12 @@ def test_bars_say_what_they_are_of():
 @pytest.mark.slow
 def test_bars_hold_the_median():
     """At .95 fewer than 165 of 200 has a probability below 1e-9."""
-    held = 0
+    bounded_set = 0
     for run in range(200):
         X = np.random.default_rng(run).exponential(size=(1500, 2))
         model = PrivateFrechetMean(statistic="median", uncertainty=True).fit(X)
-        held += bool(model.confidence_region().contains(MEDIAN_OF_EXPONENTIALS))
-    assert held >= 165
+        bounded_set += bool(model.confidence_region().contains(MEDIAN_OF_EXPONENTIALS))
+    assert bounded_set >= 165
 
 
 # Of two independent exponentials: where the mean direction is zero, to four digits.

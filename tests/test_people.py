@@ -320,7 +320,7 @@ def test_a_persons_distance_is_the_root_mean_square_over_the_classes_shown():
         own = groups == person
         means = [X[own & (y == k)].mean(axis=0) - 0.1 for k in np.unique(y[own])]
         assert found[person] == pytest.approx(np.sqrt(np.mean(np.sum(np.square(means), axis=1))))
-    # To the last bit the same in any company.
+    # Bitwise the same in any batch.
     some = groups < 5
     alone = PeopleOfClasses(Euclidean(3), X[some], y[some], Groups.from_ids(groups[some]))
     np.testing.assert_array_equal(next(alone.distances(np.full(3, 0.1))), found[:5])

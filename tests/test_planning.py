@@ -28,7 +28,7 @@ from skriemdp.plotting import PlanDisplay
 from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 from skriemdp.riemannian_laws._quadrature import Window, integrate
-from skriemdp.riemannian_laws.gaussian_chords import Cells, asked_once, choose_cells, chord_delta
+from skriemdp.riemannian_laws.gaussian_chords import Cells, choose_cells, chord_delta, memoized
 from skriemdp.riemannian_laws.profile_hockey import log_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import mu_at_zero
@@ -188,7 +188,7 @@ def test_a_profile_is_asked_once():
         asked.extend(epsilons.tolist())
         return np.exp(-epsilons)
 
-    once = asked_once(profile)
+    once = memoized(profile)
     for epsilons in ([0.5, 1.0, 0.5], [1.0, 2.0], [2.0, 0.5]):
         np.testing.assert_array_equal(once(np.array(epsilons)), np.exp(-np.array(epsilons)))
     assert sorted(set(asked)) == [0.5, 1.0, 2.0] and asked.count(1.0) == asked.count(2.0) == 1

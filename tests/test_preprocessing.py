@@ -175,7 +175,7 @@ def test_people_are_recentred_together_as_one_by_one(geometry, monkeypatch):
 
 
 def test_rows_that_lapack_gives_up_on_change_nobody_else(monkeypatch):
-    """To the last bit: the others, and a person who is alone, are computed as in company."""
+    """Bitwise: the others, and a person who is alone, are computed as in company."""
     geometry, rng = AffineInvariantSPD(3), np.random.default_rng(4)
     steps = 0.5 * rng.standard_normal((24, geometry.dim))
     rows = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))

@@ -218,7 +218,7 @@ def factory_callers(name, text):
 def clip_sites(name, text):
     """``(file, function)`` that shorten vectors, outside of the mechanisms.
 
-    By a call of ``shortened`` or ``enforce``, or by factors ``bound / maximum(lengths, bound)``.
+    By a call of ``clip_norms`` or ``enforce``, or by factors ``bound / maximum(lengths, bound)``.
     """
     if name.startswith(("mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
         return
@@ -226,7 +226,7 @@ def clip_sites(name, text):
         for node in own_nodes(function):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func).split(".")[-1]
-                if called in ("shortened", "_shortened", "shorten", "enforce", "_shrinking"):
+                if called in ("clip_norms", "_clip_norms", "enforce", "_shrinking"):
                     yield name, owner
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
                 under = ast.unparse(node.right)
@@ -362,8 +362,8 @@ def test_where_rows_are_shortened_is_listed():
 @pytest.mark.parametrize(
     "line",
     [
-        "shortened(rows, bound)",
-        "bounds.shortened(rows, bound)",
+        "clip_norms(rows, bound)",
+        "bounds.clip_norms(rows, bound)",
         "self.bound.enforce(rows).sum(axis=0)",
         "rows * (bound / np.maximum(norms, bound))",
     ],

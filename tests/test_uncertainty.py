@@ -18,7 +18,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean.joint_releases import Seen, plan_joint_mean, widest
+from skriemdp.mean.joint_releases import TangentSample, plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import LaplaceNoise
@@ -67,7 +67,7 @@ def test_releases_add_up_to_the_budget(settings, recording_accountant):
 
 def test_weights_trade_the_mean_for_the_second_moment():
     plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, 1.0) for a in (1.0, 0.5)]
-    seen = Seen(np.zeros(4), 1.0, np.zeros((0, 4)), 0.0, 0.0, 0.9)
+    seen = TangentSample(np.zeros(4), 1.0, np.zeros((0, 4)), 0.0, 0.0, 0.9)
     mean, pca = (plan.moments(seen, np.random.default_rng(0)) for plan in plans)
     assert mean.second_sigma / pca.second_sigma == pytest.approx(2.0 / 1.25, rel=1e-2)
     assert mean.first_sigma / pca.first_sigma == pytest.approx(1.0 / 1.25, rel=1e-2)

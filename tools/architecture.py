@@ -42,7 +42,7 @@ PURPOSES = {
     "people who own several records": "_groups preprocessing */groups */grouped_rows */noise_shape",
     "exact integers": "mechanisms/integer* mechanisms/lattice mechanisms/discrete_gaussian "
     "mechanisms/batch_sizes mechanisms/_rounding privacy/lattice "
-    "mechanisms/held mechanisms/sum mechanisms/units core/arithmetic",
+    "mechanisms/bounded_sets mechanisms/sum mechanisms/units core/arithmetic",
     "error bars, regions, tests, tangent components": "inference/* mean/joint* mean/uncertainty "
     "mean/tangent_pca mechanisms/lifts",
     "private search for centre and scale": "location_scale/* solvers/ball_search solvers/rows",

@@ -316,7 +316,7 @@ def _shows_moment(estimator: PrivateMinimumDistanceToMean, geometry: Geometry, n
 
 
 def _turned_score(model: PrivateMinimumDistanceToMean) -> float:
-    """How much likelier the record lies along the second axis, and not along the first one."""
+    """Log-likelihood of the record along the second axis, less that along the first one."""
     linear = model._rule.linear
     assert linear is not None
     found = linear.found

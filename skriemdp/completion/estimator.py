@@ -32,7 +32,7 @@ from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET, RiemannianSGD
 from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import Grassmann, as_geometry
-from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.counts import noisy_clip_fraction
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta
 
@@ -499,7 +499,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.subspace_reason_ = model.reason
         self.signal_ = model.signal
         self.typical_count_ = model.typical_count
-        self.clipped_fraction_ = told_fraction(
+        self.clipped_fraction_ = noisy_clip_fraction(
             *model.clipped, 0.0, _outside(bounds), excess=0.0, of="the ratings"
         )
         if self.typical_count_ <= 1.0:

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.special import log_ndtr
 
 from skriemdp.completion.problem import Users, with_data
-from skriemdp.mechanisms.held import VectorSet, labelled
+from skriemdp.mechanisms.bounded_sets import VectorSet, labelled
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -92,9 +92,9 @@ class ItemEffects:
     Values are ratings in units of half their range, 0 in the middle: ``|x_ij| <= 1``.  User i has
     weight ``w_i = min(1, tau / sqrt(m_i))`` and adds ``w_i clip(x_ij - own mean, +-0.4)`` and
     ``w_i`` to the items he rated; the pair is released jointly with sensitivity ``2 tau`` on the
-    counts, which cost nothing (:func:`skriemdp.mechanisms.held.labelled`).  Two releases of the
-    same totals, averaged with weights ``mu^2``, are as good as one of the combined mu: what another
-    purpose did not need can be spent here later without loss.
+    counts, which cost nothing (:func:`skriemdp.mechanisms.bounded_sets.labelled`).  Two releases of
+    the same totals, averaged with weights ``mu^2``, are as good as one of the combined mu: what
+    another purpose did not need can be spent here later without loss.
 
     Cutting shrinks effects: the mean of ``clip(y + b)`` moves with b at the rate of the share of
     deviations that are not cut (the derivative at b = 0), which `share_within_bound` releases and
@@ -110,14 +110,14 @@ class ItemEffects:
         # Half of the typical count: more would count active users fully, for more noise.
         return max(1.0, math.sqrt(0.5 * self.typical_count))
 
-    def held(self, n_items: int) -> VectorSet:
+    def bounded_set(self, n_items: int) -> VectorSet:
         """Return the set to which a user's deviations and weights are clipped."""
         return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
     def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums and counts of every item, of users' deviations; mu-GDP."""
-        held = self.held(units.arrays[0].matrix.shape[1])
-        total = private_sum(units, _entries, held, self.mu, rng).value
+        bounded_set = self.bounded_set(units.arrays[0].matrix.shape[1])
+        total = private_sum(units, _entries, bounded_set, self.mu, rng).value
         return DEVIATION_BOUND * total[:, 0], total[:, 1]
 
     def effects(
@@ -129,7 +129,7 @@ class ItemEffects:
         of 5 plus the posterior count, less its mean; a and b are normal around zero with variances
         .05 and .02, v maximises the likelihood of the released sums.
         """
-        sigma = self.held(len(sums)).bound.value / self.mu
+        sigma = self.bounded_set(len(sums)).bound.value / self.mu
         masses = posterior_counts(counts, sigma)
         # The variance of a cut deviation within an item is guessed, .1.
         noise = 0.1 * masses + (DEVIATION_BOUND * sigma) ** 2

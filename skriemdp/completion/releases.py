@@ -33,8 +33,8 @@ from skriemdp.completion.signal_releases import (
 from skriemdp.descent.releases import Batches, FullBatch
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Moves, Trajectory
+from skriemdp.mechanisms.bounded_sets import BoundedSet, Moment, Outer
 from skriemdp.mechanisms.budget import Release
-from skriemdp.mechanisms.held import Held, Moment, Outer
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
 from skriemdp.mechanisms.sum import mu_of, private_sum
@@ -194,9 +194,9 @@ class CompletionPlan:
         # Released numbers choose shares and lengths within these; items' integers only gain by
         # counts above the least.
         least, most = self.mu_of(self.small["count"]), self.mu
-        items = ItemEffects(1.0, least).held(self.d)
-        checked: list[tuple[Held, float]] = [
-            (held, mu) for held in (LEVEL, items) for mu in (least, most)
+        items = ItemEffects(1.0, least).bounded_set(self.d)
+        checked: list[tuple[BoundedSet, float]] = [
+            (bounded_set, mu) for bounded_set in (LEVEL, items) for mu in (least, most)
         ]
         if self.may_have_subspace:
             modest, reserve = MODEST_SHARE * self.rest_share, self.rest_share
@@ -216,8 +216,8 @@ class CompletionPlan:
                     (products, self.mu_of(share) / math.sqrt(steps))
                     for share, steps in ((modest, slow), (reserve, fast))
                 ]
-        for held, mu in checked:
-            held.check(mu)
+        for bounded_set, mu in checked:
+            bounded_set.check(mu)
 
 
 @dataclass(frozen=True)
@@ -440,7 +440,7 @@ def _descent(
     median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
     # Clipping at .35 of the median norm at the start weighs bias against noise.
     clip = 0.35 * median.release(problem.norms(start), streams("clip"))
-    held, rng = Outer(clip, plan.d, rank), streams("descent")
+    bounded_set, rng = Outer(clip, plan.d, rank), streams("descent")
     if plan.stochastic is not None:
         batches: Batches = plan.stochastic.sampler
         n_steps, mu = plan.stochastic.moves.n_steps, mu_of(plan.stochastic.noise_multiplier)
@@ -455,7 +455,7 @@ def _descent(
     expect_integers(rng, n_steps * plan.d * rank)
     path, size = Trajectory(problem.geometry, start, moves, rng), batches.expected_size(plan.n)
     for _ in range(n_steps):
-        units = problem.units(batches.batch(held, plan.n, rng))
-        noisy = private_sum(units, problem.products(path.point), held, mu, rng)
+        units = problem.units(batches.batch(bounded_set, plan.n, rng))
+        noisy = private_sum(units, problem.products(path.point), bounded_set, mu, rng)
         path.advance(problem.leave(path.point, noisy.value / size))
     return path.result

@@ -12,9 +12,9 @@ from scipy import sparse
 from skriemdp._validation import check_count, check_positive
 from skriemdp.completion.local_factors import log_evidence
 from skriemdp.completion.problem import normalized_rows
+from skriemdp.mechanisms.bounded_sets import Moment, VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianNumber
-from skriemdp.mechanisms.held import Moment, VectorSet, ball
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
@@ -73,9 +73,13 @@ class SignalTest:
 
 def _hollow_integers(units: Units) -> np.ndarray:
     """Hollow moment of the rows, normalised; exact up to its last division."""
-    held = Moment(1.0, units.arrays[0].shape[1])
-    total = integer_total(units, lambda rows: normalized_rows(rows).toarray(), held, PLAIN_STEPS)
-    moment = total.astype(float) / held.longest(PLAIN_STEPS) ** 2  # integer rows are no longer
+    bounded_set = Moment(1.0, units.arrays[0].shape[1])
+    total = integer_total(
+        units, lambda rows: normalized_rows(rows).toarray(), bounded_set, PLAIN_STEPS
+    )
+    moment = (
+        total.astype(float) / bounded_set.longest(PLAIN_STEPS) ** 2
+    )  # integer rows are no longer
     np.fill_diagonal(moment, 0.0)
     return moment
 
@@ -113,5 +117,5 @@ def voted_ridges(
     *Guarantee*: mu-GDP, n public; the choice is post-processing.
     """
     votes = log_evidence(matrix, subspace, [*ridges, math.inf])
-    units, held = Units((votes[:, :-1] - votes[:, -1:],)), ballots(len(ridges))
-    return private_sum(units, lambda rows: rows, held, mu, rng).value / len(votes)
+    units, bounded_set = Units((votes[:, :-1] - votes[:, -1:],)), ballots(len(ridges))
+    return private_sum(units, lambda rows: rows, bounded_set, mu, rng).value / len(votes)

@@ -29,7 +29,7 @@ from skriemdp.core.model_ledger import ledger_of
 from skriemdp.core.parameters import check_parameters, check_target, warn_large_delta
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.current import LeftBehind, active_accountant_token
+from skriemdp.ledger.current import DetachedAccountant, active_accountant_token
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.units import Units
@@ -225,7 +225,8 @@ class CarriesLedger:
     An estimator that names no accountant charges the active one.  In a worker process that is the
     caller's: the address of its ledger travels with the unfitted estimator and with its clones.
     Fitted models are published, so no address travels with them, nor with the estimators that they
-    were made of: a named accountant is :class:`skriemdp.ledger.current.LeftBehind` in the copy.
+    were made of: a named accountant is :class:`skriemdp.ledger.current.DetachedAccountant` in the
+    copy.
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -263,12 +264,12 @@ def _without_ledger(model: Any) -> dict[str, Any]:
     params = model.get_params(deep=False)
     own = "accountant" in params  # else the stand-ins are those of the estimators within
     if own and _ledgers(model.get_params()):
-        params["accountant"] = LeftBehind()
+        params["accountant"] = DetachedAccountant()
     for name, value in params.items():
         if hasattr(value, "get_params") and not isinstance(value, type):
             params[name] = made = clone(value)
             made.set_params(
-                **{at: None if own else LeftBehind() for at in _ledgers(made.get_params())}
+                **{at: None if own else DetachedAccountant() for at in _ledgers(made.get_params())}
             )
             for part in (made, *made.get_params().values()):
                 if isinstance(part, CarriesLedger):
@@ -405,7 +406,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         watched = getattr(self, "callback", None) is not None
         with (charged := Charged(entry, watched)):
             self._release(data, plan, streams)
-        charged.settle()
+        charged.raise_failure()
         self.privacy_spent_ = self._spent(plan, entry)
         return self
 
@@ -416,7 +417,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         (docs/theory/presence.md).  Behind the charge nothing is refused that the released number
         could bring about.
         """
-        left, refusal = self._left_by_presence, self._needs_public_n(groups)
+        left, refusal = self._share_after_presence, self._needs_public_n(groups)
         if left is None or refusal:
             raise ValueError(f"the accountant keeps the number of records secret, and {refusal}")
         data = validated(self, X, y, least=0)
@@ -451,7 +452,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             told = {"n released": found, "noise of n": count.sigma}
             data = dataclasses.replace(data, facts=data.facts | told | {"n": n})
             self._release(data, plan, streams)
-        charged.settle()
+        charged.raise_failure()
         self.privacy_spent_ = self._spent(
             dataclasses.replace(plan, event=event, public=plan.public | told),
             entry,
@@ -460,7 +461,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return self
 
     @property
-    def _left_by_presence(self) -> float | None:
+    def _share_after_presence(self) -> float | None:
         """The part of mu**2 that is left where a record is added or removed, whatever was planned.
 
         None where the number of records must be public (docs/theory/presence.md).
@@ -470,7 +471,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     def _needs_public_n(self, groups: Any) -> str:
         """Why the number of records cannot be secret, and the cure; empty where it can."""
         cure = "make an accountant with unit='record', under which their number is public."
-        if self._left_by_presence is None:
+        if self._share_after_presence is None:
             return f"{type(self).__name__} needs it: {cure}"
         if groups is not None:
             return f"groups= asks for the number of people: {cure}"

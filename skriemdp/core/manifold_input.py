@@ -17,7 +17,7 @@ from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.convert import as_geometry
-from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.counts import noisy_clip_fraction
 
 # Keywords of scikit-learn's validate_data for point-valued records.
 CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
@@ -307,12 +307,12 @@ def warn_published_labels(classes: Any) -> None:
         )
 
 
-def bounds_cure(**asked: str | None) -> str:
+def bounds_cure(**requested: str | None) -> str:
     """Say which bounds to change where they clip the data; private ones are not mentioned.
 
     Parameters
     ----------
-    **asked : str or None
+    **requested : str or None
         For each parameter that bounds the data: what asks for a private one instead of the public
         one in use, "" where none can be had; None where it was found privately.
 
@@ -321,9 +321,9 @@ def bounds_cure(**asked: str | None) -> str:
     >>> bounds_cure(center=None, radius="radius='private'")
     "choose radius from public knowledge of the data's range, or pass radius='private'."
     """
-    public = {name: way for name, way in asked.items() if way is not None}
+    public = {name: way for name, way in requested.items() if way is not None}
     if not public:
-        names = " and ".join(asked)
+        names = " and ".join(requested)
         return (
             f"use more records or a larger epsilon, or pass a public {names} that the data's range "
             "is known to be within."
@@ -407,4 +407,4 @@ def clipped_share(
         Whether the noise is Laplace.
     """
     advice = f"lie outside the ball of radius {radius:g} and were projected on it; {cure}"
-    return told_fraction(noisy, sigma, expected, advice, pure)
+    return noisy_clip_fraction(noisy, sigma, expected, advice, pure)

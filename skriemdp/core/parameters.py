@@ -23,7 +23,7 @@ _COUNTS = ("n_steps", "n_queries")
 _LARGE_EPSILON = 10.0
 
 
-class GivenBy:
+class RequiresParameter:
     """Stands in a class for a learned attribute that a fit sets with certain parameters only."""
 
     def __init__(self, parameters: str):

@@ -28,10 +28,10 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.gives.base import Give
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.bounded_sets import BoundedSet
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.held import Held
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, middle
@@ -121,11 +121,11 @@ class _Account:
         if type(name) is not str:
             raise TypeError("a release is named by a string.")
         if share is None:
-            share = self.budget.left if self.opening.cap == 1.0 else self.room
+            share = self.budget.remaining if self.opening.cap == 1.0 else self.room
         share = float(share)
         if not 0.0 < share <= self.room + _ROUNDING:
             raise RuntimeError(SPENT)
-        parameter = self.budget.take(min(share, self.budget.left), name, dim, law)
+        parameter = self.budget.take(min(share, self.budget.remaining), name, dim, law)
         self.room -= share
         return parameter
 
@@ -177,7 +177,7 @@ class Curator:
     def lent(cls, table: Any, budget: GaussianBudget, streams: Any, n: float | None = None) -> Self:
         """A curator for a part of a fit that is no program yet: it takes from that fit's budget."""
         lent = cls(table, Gaussian(budget.total), streams, n)
-        lent._account.budget, lent._account.room = budget, budget.left
+        lent._account.budget, lent._account.room = budget, budget.remaining
         return lent
 
     # -- what is public -------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Curator:
     def left(self) -> float:
         """The part of the budget that was not taken."""
         account = self._account
-        return float(account.budget.left if account.opening.cap == 1.0 else account.room)  # type: ignore[union-attr]
+        return float(account.budget.remaining if account.opening.cap == 1.0 else account.room)  # type: ignore[union-attr]
 
     @property
     def releases(self) -> tuple:
@@ -220,14 +220,20 @@ class Curator:
     # -- operations -----------------------------------------------------------------------------
 
     def sum(
-        self, give: Give, held: Set, share: Any, name: str, *label: Any, dim: int | None = None
+        self,
+        give: Give,
+        bounded_set: Set,
+        share: Any,
+        name: str,
+        *label: Any,
+        dim: int | None = None,
     ) -> Noisy:
         """Noisy sum of what records give, each held in a set.
 
         Parameters
         ----------
         give : Give
-        held : Set
+        bounded_set : Set
         share : float, Kept or None
             Of the budget; None for all that is left, or for the law of the opening, after which the
             fit is over.
@@ -238,7 +244,7 @@ class Curator:
         """
         self._check_give(give)
         with self._account.turn():
-            account, bound = self._account, made(held)
+            account, bound = self._account, made(bounded_set)
             if share is None and account.opening.law is not None:
                 return self._by_law(give, bound, name, label)
             parameter = account.take(share, name, bound.width if dim is None else dim)
@@ -406,11 +412,13 @@ class Curator:
             raise KeyboardInterrupt
         raise RuntimeError(FAILED)
 
-    def _gaussian(self, give: Give, bound: Held, mu: float, label: tuple, rest: bool) -> Noisy:
+    def _gaussian(
+        self, give: Give, bound: BoundedSet, mu: float, label: tuple, rest: bool
+    ) -> Noisy:
         return self._noised(give, bound, bound.check(mu), self._account.rng(label))
 
     def _noised(
-        self, give: Give, bound: Held, steps: int, rng: Any, chosen: np.ndarray | None = None
+        self, give: Give, bound: BoundedSet, steps: int, rng: Any, chosen: np.ndarray | None = None
     ) -> Noisy:
         exact = self._read(lambda: self._table.total(give, bound, steps, chosen))
         noisy = noise.draw(
@@ -437,7 +445,7 @@ class Curator:
 
     def _count(self, give: Give, bound: float, counts: Any, label: tuple) -> Noisy:
         rng = self._account.rng(label)
-        exact = self._read(lambda: self._table.beyond(give, bound))
+        exact = self._read(lambda: self._table.count_above(give, bound))
         return Noisy(counts.release(exact, rng), counts.sigma)
 
     def _point(self, ball: GeodesicBall, steps: tuple, mechanism: Any, label: tuple) -> Noisy:
@@ -483,7 +491,7 @@ class Curator:
         account, law = self._account, self._account.opening.law
         if law.dim != dim:
             raise ValueError(f"the law of this fit has {law.dim} coordinates, not {dim}.")
-        account.last = Release(name, account.budget.left, "laplace", dim)  # type: ignore[union-attr]
+        account.last = Release(name, account.budget.remaining, "laplace", dim)  # type: ignore[union-attr]
         account.close()
 
     def _about(self, bound: Sensitivity, share: Any, name: str, ball: GeodesicBall) -> Any:
@@ -516,7 +524,7 @@ class Curator:
         vars(other).update(vars(self), _table=table, n=table.n)
         return other
 
-    def _step(self, give: Give, bound: Held, steps: int, run: Run) -> Noisy:
+    def _step(self, give: Give, bound: BoundedSet, steps: int, run: Run) -> Noisy:
         """A step of a run."""
         if run._sampled is not None:
             chosen = run._sampled.batches.batch(bound, int(self.n), run._rng)
@@ -604,11 +612,11 @@ class Run:
         finally:
             account.lock.release()
 
-    def sum(self, give: Give, held: Set) -> Noisy:
+    def sum(self, give: Give, bounded_set: Set) -> Noisy:
         """The sum of the next step; of its random batch, where the run is of batches."""
         self._curator._check_give(give)
         with self._turn():
-            bound = made(held)
+            bound = made(bounded_set)
             if math.prod(bound.shape) > self._dim:
                 raise ValueError("a step releases no more numbers than its run was planned for.")
             if self._left < 1:
@@ -620,11 +628,11 @@ class Run:
             self._left -= 1
             return self._curator._step(give, bound, steps, self)
 
-    def anchor(self, give: Give, held: Set) -> Noisy:
+    def anchor(self, give: Give, bounded_set: Set) -> Noisy:
         """A sum over all records, among those of batches."""
         self._curator._check_give(give)
         with self._turn():
-            bound = made(held)
+            bound = made(bounded_set)
             if math.prod(bound.shape) > self._dim:
                 raise ValueError("a step releases no more numbers than its run was planned for.")
             if self._anchors < 1:

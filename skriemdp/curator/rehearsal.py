@@ -9,7 +9,7 @@ import numpy as np
 
 from skriemdp.curator.curator import Curator, Inner, Run
 from skriemdp.gives.base import Give
-from skriemdp.mechanisms.held import Held
+from skriemdp.mechanisms.bounded_sets import BoundedSet
 from skriemdp.mechanisms.quantile import middle
 from skriemdp.mechanisms.sum import Noisy, plain_sensitivity
 from skriemdp.mechanisms.units import runs_of_neighbours
@@ -49,13 +49,15 @@ class Rehearsal(Curator):
     def whether(self, condition: Any, dearest: bool) -> bool:
         return dearest
 
-    def _gaussian(self, give: Give, bound: Held, mu: float, label: tuple, rest: bool) -> Noisy:
+    def _gaussian(
+        self, give: Give, bound: BoundedSet, mu: float, label: tuple, rest: bool
+    ) -> Noisy:
         if rest:  # or all of the budget, of which a release before may have left its share
             bound.check(self.mu)
         return super()._gaussian(give, bound, mu, label, rest)
 
     def _noised(
-        self, give: Give, bound: Held, steps: int, rng: Any, chosen: np.ndarray | None = None
+        self, give: Give, bound: BoundedSet, steps: int, rng: Any, chosen: np.ndarray | None = None
     ) -> Noisy:
         return self._vector(bound.shape, bound.sigma(steps))
 
@@ -81,7 +83,7 @@ class Rehearsal(Curator):
             return np.eye(bound.dim, rank)
         return self._vector(() if how == "leading" else (bound.dim, bound.dim), 1.0)
 
-    def _step(self, give: Give, bound: Held, steps: int, run: Run) -> Noisy:
+    def _step(self, give: Give, bound: BoundedSet, steps: int, run: Run) -> Noisy:
         if run._roots:
             run._gradients.append(np.zeros((bound.shape[0], 1)))
             run._bounds.append(1.0)

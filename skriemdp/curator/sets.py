@@ -8,27 +8,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skriemdp.mechanisms import held
+from skriemdp.mechanisms import bounded_sets
+from skriemdp.mechanisms.bounded_sets import BoundedSet
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import Held
 
 
-def _interval(width: float) -> Held:
-    return held.ball(Ball(0.5 * width, np.array([0.5 * width])), 1)
+def _interval(width: float) -> BoundedSet:
+    return bounded_sets.ball(Ball(0.5 * width, np.array([0.5 * width])), 1)
 
 
 # The closed list.
-_SETS: dict[str, Callable[..., Held]] = {
-    "ball": lambda radius, dim: held.ball(Ball(radius), dim),
-    "ball about": lambda radius, *center: held.ball(Ball(radius, np.array(center)), len(center)),
+_SETS: dict[str, Callable[..., BoundedSet]] = {
+    "ball": lambda radius, dim: bounded_sets.ball(Ball(radius), dim),
+    "ball about": lambda radius, *center: bounded_sets.ball(
+        Ball(radius, np.array(center)), len(center)
+    ),
     "interval": _interval,
-    "labelled": held.labelled,
-    "answers": held.answers,
-    "weighted": held.weighted,
-    "projectors": held.projectors,
-    "variances": held.variances,
-    "moment": held.Moment,
-    "outer": held.Outer,
+    "labelled": bounded_sets.labelled,
+    "answers": bounded_sets.answers,
+    "weighted": bounded_sets.weighted,
+    "projectors": bounded_sets.projectors,
+    "variances": bounded_sets.variances,
+    "moment": bounded_sets.Moment,
+    "outer": bounded_sets.Outer,
 }
 
 
@@ -38,7 +40,7 @@ class Set(NamedTuple):
     name: str
     numbers: tuple
 
-    def made(self) -> Held:
+    def made(self) -> BoundedSet:
         """The set itself."""
         return made(self)
 
@@ -59,7 +61,7 @@ def labelled(radius: float, dim: int, classes: int, weight: float = 1.0) -> Set:
 
 
 def moment(radius: float, dim: int, people: bool = False, by_trace: bool = False) -> Set:
-    """Matrices ``z z'`` of vectors no longer than `radius`; of people as of ``held.Moment``."""
+    """Matrices ``z z'`` of vectors up to norm `radius`; people: as for ``bounded_sets.Moment``."""
     return Set("moment", (radius, dim, people, by_trace))
 
 
@@ -68,23 +70,27 @@ def frame(radius: float, columns: np.ndarray) -> Set:
     return Set("frame", (radius, columns))
 
 
-def made(asked: Any) -> Held:
+def made(requested: Any) -> BoundedSet:
     """The set of a name and of numbers.
 
     TypeError for whatever else: a set that a program made could be larger than it says.
     """
-    if type(asked) is not Set or type(asked.name) is not str or type(asked.numbers) is not tuple:
+    if (
+        type(requested) is not Set
+        or type(requested.name) is not str
+        or type(requested.numbers) is not tuple
+    ):
         raise TypeError("a set is asked for by its name and numbers; use skriemdp.curator.sets.")
-    if asked.name == "frame":
-        radius, columns = asked.numbers
-        return held.Frame(_number(radius), np.array(columns, dtype=float))
-    if asked.name not in _SETS:
-        raise ValueError(f"there is no set {asked.name!r}; there are {[*_SETS, 'frame']}.")
-    return _listed(asked.name, tuple(map(_number, asked.numbers)))
+    if requested.name == "frame":
+        radius, columns = requested.numbers
+        return bounded_sets.Frame(_number(radius), np.array(columns, dtype=float))
+    if requested.name not in _SETS:
+        raise ValueError(f"there is no set {requested.name!r}; there are {[*_SETS, 'frame']}.")
+    return _listed(requested.name, tuple(map(_number, requested.numbers)))
 
 
 @functools.lru_cache(maxsize=256)
-def _listed(name: str, numbers: tuple) -> Held:
+def _listed(name: str, numbers: tuple) -> BoundedSet:
     return _SETS[name](*numbers)
 
 

@@ -16,7 +16,7 @@ from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.gives.base import Give, whole
 from skriemdp.gives.points import Length, LogAt, separately
-from skriemdp.mechanisms.held import Held, Outer
+from skriemdp.mechanisms.bounded_sets import BoundedSet, Outer
 from skriemdp.mechanisms.quantile import counts_on
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import SeenRows, Units, runs_of_neighbours
@@ -48,20 +48,22 @@ class Memory:
 
     # -- what a curator asks --------------------------------------------------------------------
 
-    def total(self, give: Give, held: Held, steps: int, chosen: np.ndarray | None = None) -> Any:
+    def total(
+        self, give: Give, bounded_set: BoundedSet, steps: int, chosen: np.ndarray | None = None
+    ) -> Any:
         """The exact sum of the integers that records give, each held in its set."""
-        if isinstance(held, Outer) and give.inner is not None and self.groups is None:
-            units, call = self._in_a_run(give, held, steps)
+        if isinstance(bounded_set, Outer) and give.inner is not None and self.groups is None:
+            units, call = self._in_a_run(give, bounded_set, steps)
         else:
-            units, call = self.asked(give)
+            units, call = self.requested(give)
         units = units if chosen is None else units.take(chosen)
-        return integer_total(units, whole(give, call), held, steps)
+        return integer_total(units, whole(give, call), bounded_set, steps)
 
     def places(self, give: Give, grid: np.ndarray) -> np.ndarray:
         """Count records by number: up to the first grid value, in each interval, and beyond."""
         return counts_on(grid, self.numbers(give))
 
-    def beyond(self, give: Give, bound: float) -> int:
+    def count_above(self, give: Give, bound: float) -> int:
         """Count the records whose number is not at most `bound`."""
         return int(sum(np.count_nonzero(~(part <= bound)) for part in self.numbers(give)))
 
@@ -87,7 +89,7 @@ class Memory:
 
     # -- answers --------------------------------------------------------------------------------
 
-    def asked(self, give: Give) -> tuple[Units, Any]:
+    def requested(self, give: Give) -> tuple[Units, Any]:
         """The records, and what says of their rows what `give` does; from kept answers if any."""
         known = self.known(give)
         if known is not None:
@@ -124,7 +126,7 @@ class Memory:
         if known is not None:
             yield known
             return
-        units, call = self.asked(give)
+        units, call = self.requested(give)
         with np.errstate(all="ignore"):
             for tile in units.tiles(whole(give, call), max(give.width, 1), "mean"):
                 yield np.asarray(tile, dtype=float)
@@ -163,21 +165,21 @@ class Memory:
             return None
         return self.known(give.beside)
 
-    def _in_a_run(self, give: Give, held: Outer, steps: int) -> tuple[Units, Any]:
+    def _in_a_run(self, give: Give, bounded_set: Outer, steps: int) -> tuple[Units, Any]:
         """Left factors that are rounded once for all steps."""
-        key = give.inner.key(), held.left, held.right, steps
+        key = give.inner.key(), bounded_set.left, bounded_set.right, steps
         if self._rounded[0] != key:
             inner = give.inner
             seen = SeenRows(self.arrays[0], whole(inner, inner.of), inner.width)
-            self._rounded = key, held.rounded(seen, steps, by_column=True)
-        over = held.resolution(steps)
+            self._rounded = key, bounded_set.rounded(seen, steps, by_column=True)
+        over = bounded_set.resolution(steps)
         after = functools.partial(give.after, resolution=over)  # type: ignore[call-arg]
         return Units((self._rounded[1], *self.arrays[1:])), after
 
     def inside(self, ball: GeodesicBall) -> tuple[FrechetProblem, int]:
         """The problem of the records' projections on `ball`, and how many lie outside.
 
-        Of people: each is the point where the centre sees them, shortened to the radius.
+        Of people: each is the point where the centre sees them, clipped to the radius.
         """
         geometry, seen = ball.geometry, LogAt(ball.geometry, ball.center)
         (points,) = self.arrays

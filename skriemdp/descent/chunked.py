@@ -18,7 +18,7 @@ from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.mechanisms.sum import ExactTotal
 
 if TYPE_CHECKING:
-    from skriemdp.mechanisms.held import Held
+    from skriemdp.mechanisms.bounded_sets import BoundedSet
     from skriemdp.mechanisms.units import Units
 
 
@@ -97,9 +97,11 @@ class DaskProblem(Problem):
         yield from self._compute("stacked", indices, (point, anchor))
 
     def adder(self, indices: np.ndarray | None, *points: np.ndarray) -> Callable[..., np.ndarray]:
-        def add(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
-            total = ExactTotal(held.shape, held.largest(steps))
-            parts = self._compute("integers", indices, (held, steps, points))
+        def add(
+            units: Units, give: Callable[..., Any], bounded_set: BoundedSet, steps: int
+        ) -> np.ndarray:
+            total = ExactTotal(bounded_set.shape, bounded_set.largest(steps))
+            parts = self._compute("integers", indices, (bounded_set, steps, points))
             for part, count in zip(parts, self._counts(indices), strict=True):
                 total.add(part, count)
             return total.value()

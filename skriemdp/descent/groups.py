@@ -2,7 +2,7 @@
 
 The unit of privacy is then the group: all its rows, any number of them with any values and labels,
 may be replaced at once.  Its contribution to every sum is computed from its own rows only, and is
-the same to the last bit whatever rows the others have and wherever they stand
+bitwise the same whatever rows the others have and wherever they stand
 (docs/theory/groups.md).
 """
 

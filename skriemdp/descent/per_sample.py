@@ -535,9 +535,9 @@ class CostProblem(Problem):
 
     @functools.cached_property
     def row_check(self) -> RowCheck:
-        """Whether the gradient of a record is the same in any company, tried on made-up records.
+        """Whether the gradient of a record is the same in any batch, tried on made-up records.
 
-        ``row_check.identical`` says whether that is so to the last bit, in ambient numbers and, as
+        ``row_check.identical`` says whether that is so bitwise, in ambient numbers and, as
         `geometry.separate_rows` promises, in coordinates.
         """
         if self.checked is not None:

@@ -14,8 +14,8 @@ import numpy as np
 from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.bounded_sets import BoundedSet
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import Held
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Blocks, Units
 from skriemdp.privacy.sensitivity import log_lipschitz
@@ -43,7 +43,7 @@ class Problem(abc.ABC):
 
     @property
     def separate_rows(self) -> bool:
-        """Whether what a record adds is the same, to the last bit, in any company and place."""
+        """Whether what a record adds is bitwise the same in any batch and place."""
         return False
 
     @property
@@ -76,7 +76,7 @@ class Problem(abc.ABC):
         return Ball(math.inf)
 
     def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
-        """Public ball that holds them after each was shortened to `clip_norm`."""
+        """Public ball that holds them after each was clipped to `clip_norm`."""
         return self.gradient_ball(point).clipped(clip_norm)
 
     def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -117,11 +117,11 @@ class Problem(abc.ABC):
         return integer_total
 
     def integers(
-        self, held: Held, steps: int, points: tuple, indices: np.ndarray | None = None
+        self, bounded_set: BoundedSet, steps: int, points: tuple, indices: np.ndarray | None = None
     ) -> np.ndarray:
         """Exact sum of :meth:`vectors`: the part of one of several parties."""
         units = Units((Blocks(lambda: self.vectors(indices, *points)),))
-        return integer_total(units, lambda rows: rows, held, steps)
+        return integer_total(units, lambda rows: rows, bounded_set, steps)
 
     def difference_coordinates(
         self, point: np.ndarray, anchor: np.ndarray, indices: np.ndarray | slice | None = None
@@ -145,7 +145,7 @@ class FrechetProblem(Problem):
     center_log_sum : ndarray of shape ``(dim,)``, optional
         Sum of the normal coordinates of `points` at the centre, none longer than the radius, where
         it is known already.
-    known_squares : ndarray of shape ``(n,)``, optional
+    cached_squares : ndarray of shape ``(n,)``, optional
         ``geometry.squares(points)``, where they are known already.
     center_rows : ndarray of shape ``(n, dim)``, optional
         Normal coordinates of `points` at the centre, where they are known already.
@@ -161,7 +161,7 @@ class FrechetProblem(Problem):
     ball: GeodesicBall
     points: np.ndarray
     center_log_sum: np.ndarray | None = None
-    known_squares: np.ndarray | None = None
+    cached_squares: np.ndarray | None = None
     center_rows: np.ndarray | None = None
 
     @classmethod
@@ -169,29 +169,31 @@ class FrechetProblem(Problem):
         cls,
         ball: GeodesicBall,
         records: np.ndarray,
-        known: np.ndarray | None = None,
+        cached_logs: np.ndarray | None = None,
         distances: np.ndarray | None = None,
         squares: np.ndarray | None = None,
     ) -> tuple[FrechetProblem, int]:
         """The problem of `records` projected on `ball`, and how many lay outside; one pass.
 
-        `known` are the records' normal coordinates at the centre, which the problem keeps,
+        `cached_logs` are the records' normal coordinates at the centre, which the problem keeps,
         `distances` theirs to it, and `squares` those of the geometry, where there are some already.
         """
         if not ball.geometry.separate_rows:  # nobody's point may depend on those beside it
             alone = [
-                ball.project_with_log_sum(row, None if known is None else known[i : i + 1])[:2]
+                ball.project_with_log_sum(
+                    row, None if cached_logs is None else cached_logs[i : i + 1]
+                )[:2]
                 for i, row in enumerate(records[:, None])
             ]
             if not alone:
                 return cls(ball, records), 0
             points, counts = zip(*alone, strict=True)
             return cls(ball, np.concatenate(points)), sum(counts)
-        if known is None and ball.geometry.quick_distances:
+        if cached_logs is None and ball.geometry.quick_distances:
             points, outside = ball.project_and_count(records, distances)
             return cls(ball, points, None, None if outside else squares), outside
-        points, outside, log_sum = ball.project_with_log_sum(records, known)
-        return cls(ball, points, log_sum, None, known), outside
+        points, outside, log_sum = ball.project_with_log_sum(records, cached_logs)
+        return cls(ball, points, log_sum, None, cached_logs), outside
 
     @property
     def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here
@@ -245,7 +247,7 @@ class FrechetProblem(Problem):
     @functools.cached_property
     def squares(self) -> np.ndarray | None:
         """``geometry.squares(points)``."""
-        known = self.known_squares
+        known = self.cached_squares
         return self.geometry.squares(self.points) if known is None else known
 
     @functools.cached_property

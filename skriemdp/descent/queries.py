@@ -17,8 +17,8 @@ import numpy as np
 from skriemdp._validation import check_positive
 from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import PLAIN_STEPS, Noisy, integer_total, private_sum
 from skriemdp.mechanisms.units import Blocks, Units
 
@@ -56,7 +56,7 @@ class Query(abc.ABC):
         """
 
     @property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """The set that holds v, offset from the centre of `bound`."""
         return ball(self.bound, self.dim)
 
@@ -65,12 +65,12 @@ class Query(abc.ABC):
     ) -> Noisy:
         """Noisy sum of the offsets over the records `indices` (None: all)."""
         units, add = self._units(indices), self._adder(indices)
-        return private_sum(units, _as_it_is, self.held, mu, rng, add)
+        return private_sum(units, _as_it_is, self.bounded_set, mu, rng, add)
 
     def exact(self, indices: np.ndarray | None = None) -> np.ndarray:
         """The sum without noise: not private."""
-        units, add, held = self._units(indices), self._adder(indices), self.held
-        return held.value(add(units, _as_it_is, held, PLAIN_STEPS), PLAIN_STEPS)
+        units, add, bounded_set = self._units(indices), self._adder(indices), self.bounded_set
+        return bounded_set.value(add(units, _as_it_is, bounded_set, PLAIN_STEPS), PLAIN_STEPS)
 
     def _units(self, indices: np.ndarray | None) -> Units:
         return Units((Blocks(lambda: self.blocks(indices)),))
@@ -88,7 +88,7 @@ def _as_it_is(rows: Any) -> Any:
 
 
 class GradientQuery(Query):
-    """The gradients of `problem` at `point`, each shortened to norm <= `clip_norm`.
+    """The gradients of `problem` at `point`, each clipped to norm <= `clip_norm`.
 
     Shortening is the metric projection on a ball of the tangent space, hence 1-Lipschitz.  So
     clipped gradients lie within the smaller of `clip_norm` and the radius of the problem's own
@@ -119,7 +119,7 @@ class GradientQuery(Query):
 
 
 class LogarithmQuery(Query):
-    """Logarithms of the records at `point`, each shortened to a public norm.
+    """Logarithms of the records at `point`, each clipped to a public norm.
 
     With ``radius`` that of a geodesic ball about `point` this is the logarithm of the record's
     projection on that ball, on any manifold.

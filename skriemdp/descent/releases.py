@@ -14,9 +14,9 @@ from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
 from skriemdp.mechanisms.batch_sizes import binomial_sizes
+from skriemdp.mechanisms.bounded_sets import BoundedSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.sum import mu_of
 from skriemdp.privacy import events
 
@@ -25,8 +25,8 @@ class Batches(abc.ABC):
     """A rule for batches: it draws the records of each step and states the event."""
 
     @abc.abstractmethod
-    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray | None:
-        """Indices of a batch of records of which each gives a vector of `held`; None: of all."""
+    def batch(self, bounded_set: BoundedSet, n: int, rng: np.random.Generator) -> np.ndarray | None:
+        """Indices of a batch of records that each give a vector of `bounded_set`; None: all."""
 
     @abc.abstractmethod
     def expected_size(self, n: int) -> float:
@@ -42,7 +42,7 @@ class Batches(abc.ABC):
         batches the record's contribution stays in one public ball.
         """
         steps.take()
-        chosen = self.batch(query.held, query.n, rng)
+        chosen = self.batch(query.bounded_set, query.n, rng)
         noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
         return _with_center(query, noisy.value / self.expected_size(query.n))
 
@@ -69,8 +69,8 @@ class _RandomBatches(Batches):
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch; may be empty."""
 
-    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
-        _check_batches(held, self.integers)
+    def batch(self, bounded_set: BoundedSet, n: int, rng: np.random.Generator) -> np.ndarray:
+        _check_batches(bounded_set, self.integers)
         return self.draw(n, rng)
 
     def expected_size(self, n: int) -> float:
@@ -93,7 +93,7 @@ class FullBatch(Batches):
     def expected_size(self, n: int) -> float:
         return n
 
-    def batch(self, held: Held, n: int, rng: np.random.Generator) -> None:
+    def batch(self, bounded_set: BoundedSet, n: int, rng: np.random.Generator) -> None:
         return None
 
 
@@ -255,11 +255,11 @@ def exact_mean(query: Query, indices: np.ndarray | None = None) -> np.ndarray:
     return _with_center(query, query.exact(indices) / count)
 
 
-def _check_batches(held: Held, integers: int) -> None:
+def _check_batches(bounded_set: BoundedSet, integers: int) -> None:
     """Refuse sums over random batches of what no event counts, or an absent record moves more."""
-    if math.prod(held.shape) > integers:
+    if math.prod(bounded_set.shape) > integers:
         raise RuntimeError("a batch would release more integers than its event counts.")
-    if not held.halves:
+    if not bounded_set.halves:
         raise TypeError(
             "sums over random batches need a set whose records move a sum half as far by their "
             "absence as by their replacement."
@@ -268,9 +268,9 @@ def _check_batches(held: Held, integers: int) -> None:
 
 def check_run(noise_multipliers: Iterable[float], dim: int) -> None:
     """ValueError where integers are too coarse for sums of `dim` coordinates with such noise."""
-    held = ball(Ball(1.0), dim)
+    bounded_set = ball(Ball(1.0), dim)
     for noise_multiplier in noise_multipliers:
-        held.check(mu_of(noise_multiplier))
+        bounded_set.check(mu_of(noise_multiplier))
 
 
 def _with_center(query: Query, mean: np.ndarray) -> np.ndarray:

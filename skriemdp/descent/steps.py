@@ -92,7 +92,7 @@ def known_free(step: Any) -> bool:
 
 
 def exact_by_class(step: Any) -> bool:
-    """Whether a step of a known class gives a row the same bits in any company."""
+    """Whether a step of a known class gives a row the same bits in any batch."""
     if composite(step):
         return all(exact_by_class(part) for _, part in parts_of(step))
     known = known_class(step)

@@ -111,8 +111,8 @@ class RiemannianSVRG:
         anchors, steps = self._paid
         return compose(
             [
-                FullBatch().event(n, self.anchor_noise_multiplier, anchors.left),
-                self.sampler.event(n, self.noise_multiplier, steps.left),
+                FullBatch().event(n, self.anchor_noise_multiplier, anchors.remaining),
+                self.sampler.event(n, self.noise_multiplier, steps.remaining),
             ]
         )
 

@@ -81,18 +81,18 @@ class ClipNorm:
             Of the whole fit.
         streams : NoiseStreams
         """
-        (norms,), clip, meant = records.arrays, self.public, 0.0
+        (norms,), clip, expected_fraction = records.arrays, self.public, 0.0
         if clip is None:
             only = Shares(0.0, 0.0, 0.0, final=_SHARE, rounds=0)
             search = LocationScaleSearch(
-                self.n, 1, self.mu, only, row_radii(), center=np.zeros(1), highest=self.level
+                self.n, 1, self.mu, only, row_radii(), center=np.zeros(1), max_level=self.level
             )
             found = search.release(RowRecords(Rows(norms, self.n, 1)), budget, streams)
-            clip, meant = found.radius, 1.0 - found.level
+            clip, expected_fraction = found.radius, 1.0 - found.level
         beyond = int(np.count_nonzero(~(norms <= clip)))
         cure = bounds_cure(clip_norm=None if self.public is None else "clip_norm='private'")
         advice = f"have gradients longer than {clip:.3g} at the start, which were shortened; {cure}"
-        return clip, clipped_fraction(beyond, self.n, meant, advice, budget, streams)
+        return clip, clipped_fraction(beyond, self.n, expected_fraction, advice, budget, streams)
 
 
 def gradient_norms(problem: Problem, start: np.ndarray) -> Units:

@@ -99,7 +99,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     """Differentially private minimiser of a mean cost over a Riemannian manifold.
 
     Releases an approximate minimiser of ``F(w) = (1/n) sum_i cost(w, x_i, y_i)``, by noisy
-    Riemannian gradient descent.  Each record's gradient is shortened to `clip_norm`, in the
+    Riemannian gradient descent.  Each record's gradient is clipped to `clip_norm`, in the
     Riemannian norm.
 
     Parameters
@@ -144,7 +144,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
         curvature radii) about the start, because no float can hold what a descent computes far out.
     smoothness : float, optional
-        For "variance-reduced": differences of gradients are shortened to this times the distance to
+        For "variance-reduced": differences of gradients are clipped to this times the distance to
         the anchor, where they need no shortening if every record's cost is so smooth; to
         `clip_norm` without it.
     callback : callable, optional

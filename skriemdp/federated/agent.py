@@ -350,7 +350,7 @@ class SumsAgent(_Client):
     member: Member | None = None
     agreement: Agreement | None = None
 
-    def attend(self, asked: Attempt) -> Attendance:
+    def attend(self, attempt: Attempt) -> Attendance:
         """Take part in a secure sum; nothing is charged.
 
         Raises
@@ -362,23 +362,23 @@ class SumsAgent(_Client):
         """
         member = self._of_cohort()
         chosen_accountant(self.accountant).check(self.plan.event)
-        return member.attend(asked, lambda: self._charged(asked))
+        return member.attend(attempt, lambda: self._charged(attempt))
 
-    def add(self, asked: Attempt, entries: Sequence[Attendance]) -> np.ndarray:
+    def add(self, attempt: Attempt, entries: Sequence[Attendance]) -> np.ndarray:
         """The masked sum for one list of clients, as :meth:`Member.add`; charged first."""
         member, event = self._of_cohort(), self.plan.event
 
         def charge(listed: Listed) -> None:
             shares = Shares(len(listed.names), member.cohort.colluding)
             known = noted(shares, event, chosen_accountant(self.accountant).delta)
-            release = self._release(asked) | {"list": listed.digest.hex()} | known
+            release = self._release(attempt) | {"list": listed.digest.hex()} | known
             self._spend(event, _SECURE_SUM, release, clients=list(listed.names), **shares.stated)
 
         def noisy(honest: int) -> np.ndarray:
             with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
                 return noised(self.plan.settings.parts, self._exact(), NoiseStreams(), honest)
 
-        return member.add(asked, entries, lambda: self._charged(asked), charge, noisy)
+        return member.add(attempt, entries, lambda: self._charged(attempt), charge, noisy)
 
     def _exact(self) -> list[np.ndarray]:
         """The client's integers, of one type whatever its records are: all are below 2^62."""
@@ -390,15 +390,15 @@ class SumsAgent(_Client):
             raise ValueError("this client is of no cohort; make its agent with cohort=.")
         return self.member
 
-    def _release(self, asked: Attempt) -> dict[str, Any]:
+    def _release(self, attempt: Attempt) -> dict[str, Any]:
         """Return the fields by which the ledger identifies an attempt of a secure sum."""
-        place = asked.of(self._of_cohort().name)
+        place = attempt.of(self._of_cohort().name)
         return dict(zip(("client", "fit", "round", "attempt"), place, strict=True))
 
-    def _charged(self, asked: Attempt) -> bool:
+    def _charged(self, attempt: Attempt) -> bool:
         """Whether the ledger holds this attempt."""
         return any(
-            entry.label == _SECURE_SUM and self._release(asked).items() <= entry.params.items()
+            entry.label == _SECURE_SUM and self._release(attempt).items() <= entry.params.items()
             for entry in chosen_accountant(self.accountant).history
         )
 

@@ -72,8 +72,8 @@ class Attempt:
 
     def digest(self, cohort: Cohort, agreement: Agreement) -> bytes:
         """Digest of what is asked: of whom, with which settings, in which attempt."""
-        asked = self.fit_id.encode(), number(self.round), number(self.attempt)
-        return digest("release", cohort.digest, agreement.digest, *asked)
+        attempt = self.fit_id.encode(), number(self.round), number(self.attempt)
+        return digest("release", cohort.digest, agreement.digest, *attempt)
 
 
 class Attendance(NamedTuple):
@@ -146,7 +146,7 @@ class Listed(NamedTuple):
 
 
 def checked_list(
-    cohort: Cohort, agreement: Agreement, asked: Attempt, entries: Sequence[Attendance]
+    cohort: Cohort, agreement: Agreement, attempt: Attempt, entries: Sequence[Attendance]
 ) -> Listed:
     """The list of an attempt, as server and clients check it.
 
@@ -177,7 +177,7 @@ def checked_list(
         )
     size = sum(entry.size for entry in entries)
     agreement.check_sizes(size)
-    release = asked.digest(cohort, agreement)
+    release = attempt.digest(cohort, agreement)
     for entry in entries:
         if not cohort.signed(entry.name, entry.signature, entry.message(release)):
             raise ValueError(f"client {entry.name!r} did not sign this attendance.")
@@ -213,7 +213,7 @@ class AttendanceBook(AnswerBook):
     )
 
     def attend(
-        self, name: str, asked: Attempt, release: bytes, charged: Callable[[], bool]
+        self, name: str, attempt: Attempt, release: bytes, charged: Callable[[], bool]
     ) -> bytes:
         """Public key of this attendance, the same whenever it is asked for while it is open.
 
@@ -223,7 +223,7 @@ class AttendanceBook(AnswerBook):
             If the attempt was attended with other settings, is over, is older than another one of
             this fit, or was charged, as the ledger says.
         """
-        place = asked.of(name)
+        place = attempt.of(name)
         with self._begun() as connection:
             row = _row(connection, place, release)
             if row is not None:
@@ -257,7 +257,7 @@ class AttendanceBook(AnswerBook):
 
     @contextlib.contextmanager
     def reserved(
-        self, name: str, asked: Attempt, release: bytes, listed: Listed
+        self, name: str, attempt: Attempt, release: bytes, listed: Listed
     ) -> Iterator[bytes | np.ndarray]:
         """A transaction that reserves a list and erases the key, which it gives; or stored words.
 
@@ -266,7 +266,7 @@ class AttendanceBook(AnswerBook):
         holds the attempt and the book does not.
         """
         with self._begun() as connection:
-            row = _row(connection, asked.of(name), release)
+            row = _row(connection, attempt.of(name), release)
             if row is None:
                 raise BudgetError("this attempt was not attended, or its attendance is over.")
             if listed.keys.get(name) != row["key"]:
@@ -274,7 +274,7 @@ class AttendanceBook(AnswerBook):
             if row["list"] is None:
                 connection.execute(
                     f"UPDATE attendances SET list = ?, secret = NULL WHERE {_PLACE}",
-                    (listed.digest, *asked.of(name)),
+                    (listed.digest, *attempt.of(name)),
                 )
                 yield row["secret"]
                 return
@@ -284,13 +284,13 @@ class AttendanceBook(AnswerBook):
                 raise BudgetError("this sum was begun and never finished; it is not repeated.")
             yield words_of(row["words"])
 
-    def keep(self, name: str, asked: Attempt, words: np.ndarray) -> None:
+    def keep(self, name: str, attempt: Attempt, words: np.ndarray) -> None:
         """Store the masked words before they leave."""
         with self._begun() as connection:
             done = connection.execute(
                 f"UPDATE attendances SET words = ? WHERE {_PLACE}"
                 " AND list IS NOT NULL AND words IS NULL",
-                (bytes_of(words), *asked.of(name)),
+                (bytes_of(words), *attempt.of(name)),
             )
             if done.rowcount != 1:
                 raise BudgetError("this attempt was answered, or its book was changed.")
@@ -351,25 +351,25 @@ class Member:
             )
         self.agreement.check_sizes(self.size)
 
-    def attend(self, asked: Attempt, charged: Callable[[], bool]) -> Attendance:
+    def attend(self, attempt: Attempt, charged: Callable[[], bool]) -> Attendance:
         """Take part; nothing is read and nothing charged.
 
         Parameters
         ----------
-        asked : Attempt
+        attempt : Attempt
         charged : callable
             Whether the ledger holds this attempt.
         """
-        asked.check(self.agreement)
-        release = asked.digest(self.cohort, self.agreement)
-        key = self.book.attend(self.name, asked, release, charged)
+        attempt.check(self.agreement)
+        release = attempt.digest(self.cohort, self.agreement)
+        key = self.book.attend(self.name, attempt, release, charged)
         entry = Attendance(self.name, key, self.size, b"")
         signature = self.identity.sign(entry.message(release))
         return entry._replace(signature=signature, marks=self.agreement.marks)
 
     def add(
         self,
-        asked: Attempt,
+        attempt: Attempt,
         entries: Sequence[Attendance],
         charged: Callable[[], bool],
         charge: Callable[[Listed], None],
@@ -379,7 +379,7 @@ class Member:
 
         Parameters
         ----------
-        asked : Attempt
+        attempt : Attempt
         entries : sequence of Attendance
             All who take part.
         charged : callable
@@ -403,10 +403,10 @@ class Member:
         BudgetError
             The book or the ledger forbids it.
         """
-        asked.check(self.agreement)
-        listed = checked_list(self.cohort, self.agreement, asked, entries)
-        release = asked.digest(self.cohort, self.agreement)
-        with self.book.reserved(self.name, asked, release, listed) as found:
+        attempt.check(self.agreement)
+        listed = checked_list(self.cohort, self.agreement, attempt, entries)
+        release = attempt.digest(self.cohort, self.agreement)
+        with self.book.reserved(self.name, attempt, release, listed) as found:
             if not isinstance(found, bytes):
                 return found
             if charged():
@@ -419,7 +419,7 @@ class Member:
             raise ValueError("a secure sum is of int64.")
         own = np.append(total, np.int64(1)).astype(np.uint64)
         words = own + mask(self.name, shared, len(own))
-        self.book.keep(self.name, asked, words)
+        self.book.keep(self.name, attempt, words)
         return words
 
 
@@ -451,11 +451,11 @@ def unmasked(agreement: Agreement, listed: Listed, uploads: dict[str, np.ndarray
     return signed[:-1]
 
 
-def request(kind: str, asked: Attempt, entries: Sequence[Attendance] = ()) -> bytes:
+def request(kind: str, attempt: Attempt, entries: Sequence[Attendance] = ()) -> bytes:
     """A message of the server, "attend" or "add"."""
-    numbers = number(asked.round), number(asked.attempt)
+    numbers = number(attempt.round), number(attempt.attempt)
     listed = (entry._replace(marks=b"").pack() for entry in entries)
-    return packed(kind.encode(), asked.fit_id.encode(), *numbers, *listed)
+    return packed(kind.encode(), attempt.fit_id.encode(), *numbers, *listed)
 
 
 def reply(client: Any, data: bytes) -> bytes:
@@ -464,7 +464,7 @@ def reply(client: Any, data: bytes) -> bytes:
     Parameters
     ----------
     client : object
-        With ``attend(asked)`` and ``add(asked, entries)``.
+        With ``attend(attempt)`` and ``add(attempt, entries)``.
     data : bytes
         Of :func:`request`; anything, for all the client knows.
 
@@ -475,14 +475,14 @@ def reply(client: Any, data: bytes) -> bytes:
     """
     try:
         kind, fit_id, *rest = unpacked(data)
-        asked = Attempt(fit_id.decode(), *map(whole, rest[:2]))
+        attempt = Attempt(fit_id.decode(), *map(whole, rest[:2]))
         if kind == b"attend" and len(rest) == 2:
-            return packed(b"attendance", client.attend(asked).pack())
+            return packed(b"attendance", client.attend(attempt).pack())
         if kind == b"add":
             entries = [Attendance.unpack(part) for part in rest[2:]]
             if any(entry.marks for entry in entries):
                 return packed(_FAILED)
-            return packed(b"words", bytes_of(client.add(asked, entries)))
+            return packed(b"words", bytes_of(client.add(attempt, entries)))
     except BudgetError:
         return packed(_DECLINED)
     except Exception:  # noqa: BLE001

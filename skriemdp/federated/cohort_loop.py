@@ -91,19 +91,19 @@ class CohortLoop:
 
         refused: list[RefusedUpdate] = []
         for number in range(self.agreement.attempts):
-            asked = Attempt(fit_id, 0, number)
+            attempt = Attempt(fit_id, 0, number)
             if number == len(attempts):
-                entries = self._attended(transport, asked, refused)
+                entries = self._attended(transport, attempt, refused)
                 # A list that all clients would refuse is not stored, and no attempt.
-                checked_list(self.cohort, self.agreement, asked, entries)
+                checked_list(self.cohort, self.agreement, attempt, entries)
                 # Before the first client can see it: a restart must show the same list to all.
                 attempts.append({"list": [entry.pack().hex() for entry in entries], "words": {}})
                 save()
             state = attempts[number]
             entries = [Attendance.unpack(bytes.fromhex(text)) for text in state["list"]]
-            listed = checked_list(self.cohort, self.agreement, asked, entries)
+            listed = checked_list(self.cohort, self.agreement, attempt, entries)
             if number == len(attempts) - 1:
-                for name, words in self._added(transport, asked, entries, state, refused):
+                for name, words in self._added(transport, attempt, entries, state, refused):
                     state["words"][name] = bytes_of(words).hex()
                     save()
             if len(state["words"]) == len(entries):
@@ -116,10 +116,10 @@ class CohortLoop:
         )
 
     def _attended(
-        self, transport: Relay, asked: Attempt, refused: list[RefusedUpdate]
+        self, transport: Relay, attempt: Attempt, refused: list[RefusedUpdate]
     ) -> list[Attendance]:
         """Valid attendances, sorted."""
-        release = asked.digest(self.cohort, self.agreement)
+        release = attempt.digest(self.cohort, self.agreement)
 
         def wrong(name: str, entry: Attendance) -> str:
             if entry.name != name:
@@ -134,7 +134,7 @@ class CohortLoop:
                 return "sent a key of small order, which all others would refuse"
             return ""
 
-        messages = dict.fromkeys(sorted(self.cohort.members), request("attend", asked))
+        messages = dict.fromkeys(sorted(self.cohort.members), request("attend", attempt))
         answers = _answers(transport, messages, Attendance, wrong, refused)
         found = {name: entry._replace(marks=b"") for name, entry in answers}
         if len(found) <= max(1, self.cohort.colluding):
@@ -147,7 +147,7 @@ class CohortLoop:
     def _added(
         self,
         transport: Relay,
-        asked: Attempt,
+        attempt: Attempt,
         entries: list[Attendance],
         state: dict,
         refused: list,
@@ -159,7 +159,7 @@ class CohortLoop:
             return "" if right else "sent a sum of another length"
 
         missing = sorted({entry.name for entry in entries} - state["words"].keys())
-        messages = dict.fromkeys(missing, request("add", asked, entries))
+        messages = dict.fromkeys(missing, request("add", attempt, entries))
         return _answers(transport, messages, np.ndarray, wrong, refused)
 
     def _uploads(self, listed: Listed, words: dict[str, str], sizes: list[int]) -> Uploads:

@@ -298,7 +298,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         public = {"event": spent.planned_event.to_dict(), "settings": repr(settings)}
         public |= {"start": start.tolist(), "budget": _paid_by(self._accountant())}
         checkpoint = None if self.checkpoint is None else Checkpoint(os.fsdecode(self.checkpoint))
-        with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
+        with contextlib.nullcontext() if checkpoint is None else checkpoint.locked():
             if taken is None:
                 spent = PrivacySpent(0.0, 0.0, compose([]), unit, public=facts | {"releases": ()})
                 spent = dataclasses.replace(spent, entry=self._charge(spent, {}))
@@ -321,7 +321,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     context += hashlib.blake2b(fit_id.encode()).digest()
                     transport = self._transport(problems, pool, settings, noise, domain, context)
                     point, refusals = loop.run(transport, start, fit_id, checkpoint)
-            charged.settle()
+            charged.raise_failure()
         self.refused_updates_ = [str(refusal) for refusal in refusals]
         self.point_, self.noise_multiplier_ = np.asarray(point), noise
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
@@ -369,7 +369,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         with (charged := Charged(entry)):
             uploads = added_together(plan.settings, held, streams, uploads, most)
             learn(estimator, plan, facts, uploads)
-        charged.settle()
+        charged.raise_failure()
         self.estimator_, self.refused_updates_ = estimator, []
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
         estimator.privacy_spent_ = self.privacy_spent_
@@ -419,7 +419,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 # From here on a restart continues this run; a crash before here charges again.
                 run = {"public": public, "drawn": rows, "pick": pick, "entry": entry}
                 checkpoint.save(found.opened(public["start"], fit_id) | run)
-        charged.settle()
+        charged.raise_failure()
         return found, fit_id, entry
 
     def _target(self) -> tuple[float, float]:

@@ -281,7 +281,7 @@ class Deployment:
         """All rounds that the checkpoint does not hold yet; returns the point and the refusals."""
         transport = GridTransport(grid, self.nodes, self.round_timeout, self.round_grace)
         transport.wait_for_nodes(self.wait_for_nodes)
-        with Checkpoint(self.checkpoint).held(self.wait_for_nodes) as checkpoint:
+        with Checkpoint(self.checkpoint).locked(self.wait_for_nodes) as checkpoint:
             return self.loop.run(transport, self.start, self.fit_id, checkpoint)
 
 

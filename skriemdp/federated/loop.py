@@ -71,7 +71,7 @@ class Checkpoint:
         self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
-    def held(self, wait: float = 0.0) -> Iterator[Checkpoint]:
+    def locked(self, wait: float = 0.0) -> Iterator[Checkpoint]:
         """Keep other processes from running from this file; released when the process ends.
 
         Parameters

@@ -142,16 +142,16 @@ def gathered(
 
 
 def _check_answer(
-    asked: dict[Hashable, LocalTask],
+    requested: dict[Hashable, LocalTask],
     known: dict[Hashable, np.ndarray],
     client: Hashable,
     update: LocalUpdate | str | None,
 ) -> None:
-    if client not in asked:
+    if client not in requested:
         raise RefusedUpdate(f"client {client!r} was not asked in this round.")
     if client in known:
         raise RefusedUpdate(f"client {client!r} answered twice.")
-    task = asked[client]
+    task = requested[client]
     if update is None:
         raise RefusedUpdate(f"client {client!r} declined.")
     if not isinstance(update, LocalUpdate):

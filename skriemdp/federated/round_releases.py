@@ -16,9 +16,9 @@ import numpy as np
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Release
-from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import Event, GaussianEvent, compose, event_from_dict
@@ -156,14 +156,14 @@ class RoundBudget:
         ValueError
             Integers would be too coarse; nothing is charged or drawn.
         """
-        update.held(len(numbers))
+        update.bounded_set(len(numbers))
         self.charge(update.event(), 1, {"clip_norm": update.clip_norm, "size": len(numbers)})
         return update.release(numbers, NoiseStreams())
 
 
 @dataclass(frozen=True)
 class UpdateRelease:
-    """A client's update: shortened to `clip_norm`, with exact discrete Gaussian noise.
+    """A client's update: clipped to `clip_norm`, with exact discrete Gaussian noise.
 
     Parameters
     ----------
@@ -189,14 +189,14 @@ class UpdateRelease:
         """Event of `count` updates."""
         return GaussianEvent(1.0 / self.mu, count=count)
 
-    def held(self, size: int) -> VectorSet:
+    def bounded_set(self, size: int) -> VectorSet:
         """The set of updates of so many numbers; ValueError where integers would be too coarse."""
-        held = ball(Ball(self.clip_norm), size)
-        held.check(self.mu)
-        return held
+        bounded_set = ball(Ball(self.clip_norm), size)
+        bounded_set.check(self.mu)
+        return bounded_set
 
     def release(self, update: np.ndarray, streams: NoiseStreams) -> np.ndarray:
         """The update with noise, shape ``(size,)``; numbers that are not finite count as none."""
-        held = self.held(len(update))
+        bounded_set = self.bounded_set(len(update))
         rows = Units((np.asarray(update, dtype=float)[None],))
-        return private_sum(rows, lambda row: row, held, self.mu, streams("update")).value
+        return private_sum(rows, lambda row: row, bounded_set, self.mu, streams("update")).value

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skriemdp.federated.agent import Agent
     from skriemdp.federated.loop import ServerLoop
     from skriemdp.federated.training import LocalSettings
-    from skriemdp.mechanisms.held import VectorSet
+    from skriemdp.mechanisms.bounded_sets import VectorSet
 
 # Largest number of records of clients that are computed in one batch, where calls cost more than
 # arithmetic (benchmarks/federated.py --only engines).
@@ -64,8 +64,8 @@ class PooledRecords:
                 indices = np.concatenate(rows)
                 yield self.problem.gradient_coordinates(query.point, indices), owners
 
-        held = query.held.by_party(len(clients))
-        return integer_total(Units((Blocks(tiles),)), lambda *tile: tile, held, steps)
+        bounded_set = query.bounded_set.by_party(len(clients))
+        return integer_total(Units((Blocks(tiles),)), lambda *tile: tile, bounded_set, steps)
 
     def _parts(self, clients: Sequence[Any]) -> Iterator[slice]:
         """Runs of clients whose gradients fit in a block."""
@@ -156,7 +156,7 @@ def queries_at(
     totals = functools.cache(functools.partial(pool.totals, clients, whole))
 
     def query(place: int) -> GradientQuery:
-        def add(units: Units, give: Any, held: VectorSet, steps: int) -> np.ndarray:
+        def add(units: Units, give: Any, bounded_set: VectorSet, steps: int) -> np.ndarray:
             return np.asarray(totals(steps)[place])
 
         return GradientQuery(problems[place], point, clip_norm, add)

@@ -166,21 +166,28 @@ class GeodesicBall:
         """
         xp = array_namespace(x)
         center, target = self._center_like(x), self._target(xp, x)
-        return map_tiles(lambda block: self._shortened(xp, center, block, target)[0], x)
+        return map_tiles(lambda block: self._clip_norms(xp, center, block, target)[0], x)
 
     def _target(self, xp: ModuleType, x: Array) -> Array:
         """Return the length to which longer logarithms are clipped: just below the radius."""
         return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
-    def _shortened(
-        self, xp: ModuleType, center: Array, block: Array, target: Array, known: Array | None = None
+    def _clip_norms(
+        self,
+        xp: ModuleType,
+        center: Array,
+        block: Array,
+        target: Array,
+        cached_logs: Array | None = None,
     ) -> tuple[Array, Array]:
         """Normal coordinates of the projections of `block`, and which of its points lie outside.
 
         A logarithm that is not finite, or too long for its square, becomes zero: no record may
         spoil a sum.
         """
-        coordinates = self.geometry.log_coordinates(center, block) if known is None else known
+        coordinates = (
+            self.geometry.log_coordinates(center, block) if cached_logs is None else cached_logs
+        )
         norms = length(xp, coordinates)
         outside = ~(norms[..., 0] <= self.radius)
         if bool(xp.any(outside)):
@@ -219,20 +226,20 @@ class GeodesicBall:
         count = int(xp.count_nonzero(outside))
         if not count:
             return x, 0
-        coordinates, _ = self._shortened(xp, center, x[outside], self._target(xp, x))
+        coordinates, _ = self._clip_norms(xp, center, x[outside], self._target(xp, x))
         points = xp.asarray(x, copy=True)
         points[outside] = self.geometry.exp_coordinates(center, coordinates)
         return points, count
 
     def project_with_log_sum(
-        self, x: Array, known: Array | None = None
+        self, x: Array, cached_logs: Array | None = None
     ) -> tuple[Array, int, Array]:
         """Project `x` and sum the logarithms of the result at the centre, in one pass.
 
         Parameters
         ----------
         x : array of shape ``(n, *shape)``
-        known : array of shape ``(n, dim)``, optional
+        cached_logs : array of shape ``(n, dim)``, optional
             Normal coordinates of `x` at the centre, where they have been computed already; those of
             points outside are shortened in place, to the coordinates of the projected ones.
 
@@ -251,8 +258,10 @@ class GeodesicBall:
         target = self._target(xp, x)
         points, count, begin, total = x, 0, 0, 0.0
         for block in tiles(x):
-            computed = None if known is None else known[begin : begin + block.shape[0], ...]
-            coordinates, outside = self._shortened(xp, center, block, target, computed)
+            computed = (
+                None if cached_logs is None else cached_logs[begin : begin + block.shape[0], ...]
+            )
+            coordinates, outside = self._clip_norms(xp, center, block, target, computed)
             if bool(xp.any(outside)):
                 moved = xp.asarray(block, copy=True)
                 moved[outside] = self.geometry.exp_coordinates(center, coordinates[outside])

@@ -28,7 +28,7 @@ class Embedding(NamedTuple):
     size : int
         Length of the vectors, or of the rows.
     radius : float
-        Bound of the Euclidean norm of the vectors; longer ones are shortened to it.
+        Bound of the Euclidean norm of the vectors; longer ones are clipped to it.
     rank : int
         Rank of the projectors; 0 for vectors.
     on_sphere : bool
@@ -78,7 +78,7 @@ class Reach(NamedTuple):
         Largest distance of two points; infinite where it is not known.
     ball : float
         A radius a little above this one is brought down to it.
-    bend : float
+    divergence_rate : float
         Rate at which most geodesics part, as a fraction of what the lower curvature bound allows.
     representable : tuple of float
         Largest distance from the base point at which arrays of 64 and of 32 bits hold points; of
@@ -89,7 +89,7 @@ class Reach(NamedTuple):
     unit: float = 1.0
     diameter: float = math.inf
     ball: float = math.inf
-    bend: float = 1.0
+    divergence_rate: float = 1.0
     representable: tuple[float, float] = (math.inf, math.inf)
 
 
@@ -148,7 +148,7 @@ class Geometry(abc.ABC):
     """
 
     # Whether a row of log_coordinates, exp_coordinates and dist, and of what embedding and scaling
-    # give, is, to the last bit, the same whatever the other rows are, how many there are, and
+    # give, is bitwise the same whatever the other rows are, how many there are, and
     # where it stands among them; tests/test_lattice.py holds those to it that say so.
     separate_rows: ClassVar[bool] = False
     # Whether :meth:`chart` returns coordinates.
@@ -271,7 +271,7 @@ class Geometry(abc.ABC):
         return self.exp(point, self.tangent_from_coordinates(point, coordinates))
 
     def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
-        """Sum over records of ``log(point, record)``, each shortened to norm `clip_norm` at most.
+        """Sum over records of ``log(point, record)``, each clipped to norm `clip_norm` at most.
 
         The gradient of half the sum of squared distances is minus this sum.  It is computed in
         normal coordinates, block by block, so its memory beyond the records does not grow with
@@ -339,7 +339,7 @@ class Geometry(abc.ABC):
         return None
 
     def chart(self, others: Array) -> Array | None:
-        """Coordinates ``(..., dim)`` whose differences are logarithms, to the last bit.
+        """Coordinates ``(..., dim)`` whose differences are logarithms, bitwise.
 
         ``log_coordinates(p, x)`` is ``chart(x) - chart(p)``: of a flat space whose logarithms cost
         more than that.  None elsewhere; this default.

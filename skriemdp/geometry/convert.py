@@ -156,7 +156,7 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
     >>> as_geometry("hyperboloid", point_shape=(3,))
     Hyperboloid(dim=2, curvature=-1.0)
     """
-    if _is_pymanopt(type(manifold)) or _looks_like_a_manifold(manifold):
+    if _is_pymanopt(type(manifold)) or _resembles_a_manifold(manifold):
         return _from_pymanopt(manifold)
     listed = ", ".join(repr(name) for name in _NAMES)
     raise TypeError(
@@ -182,7 +182,7 @@ def _is_pymanopt(cls: type) -> bool:
     return any(base.__module__.split(".")[0] == "pymanopt" for base in cls.__mro__)
 
 
-def _looks_like_a_manifold(manifold: object) -> bool:
+def _resembles_a_manifold(manifold: object) -> bool:
     has = functools.partial(hasattr, manifold)
     measured, moves = has("norm") or has("inner_product"), has("retraction") or has("exp")
     return not isinstance(manifold, type) and has("projection") and measured and moves

@@ -94,7 +94,7 @@ class Correlation(CoordinateGeometry):
 
     @property
     def reach(self) -> Reach:
-        return Reach(math.sqrt(self.size), bend=0.5)
+        return Reach(math.sqrt(self.size), divergence_rate=0.5)
 
     @property
     def base_point(self) -> np.ndarray:

@@ -22,7 +22,7 @@ def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarra
 
 
 def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
+    """Distances of all points to `center`, each from its own numbers alone, bitwise."""
     return np.asarray(separately(geometry, functools.partial(geometry.dist, center))(points))
 
 
@@ -148,7 +148,7 @@ class Labelled(Give):
 
 
 @dataclass(frozen=True, eq=False)
-class Seen(Give):
+class PrecomposedGive(Give):
     """Another give, applied to points under a public map: projected, or a part of them."""
 
     give: Any

@@ -54,7 +54,7 @@ class MedianInference(Inference):
         As `bends_noise`.
     n : float
         Number of records.
-    kept : ndarray of shape ``geometry.shape``, optional
+    clipped_median : ndarray of shape ``geometry.shape``, optional
         The median, where the step leads out of the public ball or the range of floats.
 
     Notes
@@ -73,7 +73,7 @@ class MedianInference(Inference):
     directions: np.ndarray
     directions_noise: float
     n: float
-    kept: np.ndarray | None = None
+    clipped_median: np.ndarray | None = None
 
     # -- the median -----------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class MedianInference(Inference):
     @functools.cached_property
     def mean(self) -> np.ndarray:
         """The released median, a point."""
-        return self.moved if self.kept is None else self.kept
+        return self.moved if self.clipped_median is None else self.clipped_median
 
     @functools.cached_property
     def moved(self) -> np.ndarray:

@@ -37,7 +37,7 @@ class MeanInference(Inference):
     center : ndarray of shape ``geometry.shape``
         Public, or released before: where the records' normal coordinates v were taken.
     radius : float
-        Bound that every v was shortened to.
+        Bound that every v was clipped to.
     first : ndarray of shape (dim,)
         Released mean of v.
     second : ndarray of shape (dim, dim)
@@ -85,7 +85,7 @@ class MeanInference(Inference):
         curvature bends their mean as it bends that of the records, for any distance from `center`,
         up to what fourth moments about the mean would add.  In flat spaces it is `first`.
         """
-        step = self._shortened(self.first)
+        step = self._clip_norms(self.first)
         if self.geometry.is_flat:
             return step
         values, vectors = np.linalg.eigh(self.spread)
@@ -98,9 +98,9 @@ class MeanInference(Inference):
         moves = size * np.concatenate([vectors.T, -vectors.T])
         points = self.geometry.exp_coordinates(self.center, step + moves)
         mean = _weighted_mean(self.geometry, self.center, points, weights, step)
-        return self._shortened(np.asarray(self.geometry.log_coordinates(self.center, mean)))
+        return self._clip_norms(np.asarray(self.geometry.log_coordinates(self.center, mean)))
 
-    def _shortened(self, vector: np.ndarray) -> np.ndarray:
+    def _clip_norms(self, vector: np.ndarray) -> np.ndarray:
         return vector * min(1.0, self.radius / max(float(np.linalg.norm(vector)), 1e-300))
 
     @functools.cached_property

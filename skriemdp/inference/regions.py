@@ -204,7 +204,7 @@ class ConfidenceRegion(QuietQueries):
 
 
 def share_outside(share: float, noise: float, level: float) -> float:
-    """What a released share is at most, with probability `level` over its noise."""
+    """Upper confidence bound of a released share, at `level`, over its noise."""
     return min(max(share, 0.0) + noise * float(ndtri(level)), 1.0)
 
 

@@ -432,7 +432,7 @@ class PrivacyAccountant:
                     note=text, event=stored, unit=unit,
                 )  # fmt: skip
         if cost is None:
-            raise self._refusal(statements.Ask(event, at, 1, unit, gaussian), standing)
+            raise self._refusal(statements.SpendRequest(event, at, 1, unit, gaussian), standing)
         return statements.spend_of(row, self._dataset)
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
@@ -449,7 +449,7 @@ class PrivacyAccountant:
         _read(event)
         at = _pair(event, at)
         if self._count(event, at) < n_fits:
-            raise self._refusal(statements.Ask(event, at, n_fits), self._standing())
+            raise self._refusal(statements.SpendRequest(event, at, n_fits), self._standing())
 
     def _count(self, event: Event, at: tuple[float, float] | None) -> int | float:
         rule, costs = self._prepare(event, at)
@@ -476,9 +476,9 @@ class PrivacyAccountant:
             rule.fills(event)
         return rule, costs
 
-    def _refusal(self, ask: statements.Ask, standing: Standing) -> BudgetExceededError:
+    def _refusal(self, request: statements.SpendRequest, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
-        return statements.refusal(self._where(), self._filter, standing, ask, divisible)
+        return statements.refusal(self._where(), self._filter, standing, request, divisible)
 
     def _where(self) -> str:
         part = f", partition {self._partition!r}," if self._partition else ""

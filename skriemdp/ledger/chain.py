@@ -443,7 +443,7 @@ class Book:
             )
         return self.head.entry
 
-    def check_held(self, seen: Head | None) -> None:
+    def check_contains(self, seen: Head | None) -> None:
         """The file still holds an entry that it held once; number 0 stands for any."""
         query = "SELECT 1 FROM entries WHERE id BETWEEN ?1 AND IIF(?1, ?1, 1 << 62) AND digest = ?2"
         if seen is None or seen == self.head or self._one(query, *seen):

@@ -34,7 +34,7 @@ _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with its forks, tells this process from all others
 
 
-class LeftBehind:
+class DetachedAccountant:
     """Stands for the accountant of a model that was pickled or copied after its fit.
 
     Raises
@@ -43,7 +43,7 @@ class LeftBehind:
         Whatever it is asked: a fit of the copy would be charged to no ledger that anybody chose.
     """
 
-    def __sklearn_clone__(self) -> LeftBehind:
+    def __sklearn_clone__(self) -> DetachedAccountant:
         return self
 
     def __repr__(self) -> str:

@@ -329,7 +329,7 @@ def _epsilon(charges: frozenset, delta: float) -> float:
 # -- what remains, and refusals --------------------------------------------------------------------
 
 
-class Ask(NamedTuple):
+class SpendRequest(NamedTuple):
     """A spend that someone wants to make, `times` times.
 
     Attributes
@@ -352,71 +352,75 @@ class Ask(NamedTuple):
 
 
 def refusal(
-    where: str, rule: Filter, standing: Standing, ask: Ask, divisible: bool
+    where: str, rule: Filter, standing: Standing, request: SpendRequest, divisible: bool
 ) -> BudgetExceededError:
     """The error of a refused spend; `divisible`: the ledger can still be split."""
-    left = rule.remaining(standing, ask.times)
+    left = rule.remaining(standing, request.times)
     before = rule.used(standing.total)
-    cost = [each and ask.times * each for each in rule.cost(ask.event, ask.at)]
+    cost = [each and request.times * each for each in rule.cost(request.event, request.at)]
     after = rule.used(add(standing.total, tuple(cost)))
     would = "more than any budget" if math.isinf(after) else percent(after)
-    asked = "" if ask.times == 1 else f"{ask.times} times "
-    if ask.at is None:
-        asked += shown(ask.event)
+    asked = "" if request.times == 1 else f"{request.times} times "
+    if request.at is None:
+        asked += shown(request.event)
     else:
-        noise = noise_of(ask.event.to_dict())
-        asked += f"epsilon={ask.at[0]:g}, delta={ask.at[1]:g} per {ask.unit} ({noise} noise)"
+        noise = noise_of(request.event.to_dict())
+        asked += (
+            f"epsilon={request.at[0]:g}, delta={request.at[1]:g} per {request.unit} ({noise} noise)"
+        )
     return BudgetExceededError(
         f"{where} has the ceiling epsilon={rule.epsilon:g}, delta={rule.delta:g} (rule "
         f"{rule.kind!r}), and {percent(min(before, 1.0))} of it is used. Asked: {asked}, "
         f"which would make it {would}. Left: {left}. Nothing was spent or released. "
-        f"{_cure(rule, standing, ask, divisible, left)}",
+        f"{_cure(rule, standing, request, divisible, left)}",
         left,
     )
 
 
-def _cure(rule: Filter, standing: Standing, ask: Ask, divisible: bool, left: Remaining) -> str:
+def _cure(
+    rule: Filter, standing: Standing, request: SpendRequest, divisible: bool, left: Remaining
+) -> str:
     """One change, from public numbers, after which the spend is admitted."""
-    if ask.at is not None and ask.event.mu is None:
-        delta = ask.at[1] or rule.delta
-        if delta > 0.0 and _gaussian_fits(rule, standing, ask.at[0], delta, ask.times):
-            given = f"delta={delta:g}" if ask.at[1] == 0.0 else ""
-            what = ", ".join(filter(None, (given, ask.gaussian)))
+    if request.at is not None and request.event.mu is None:
+        delta = request.at[1] or rule.delta
+        if delta > 0.0 and _gaussian_fits(rule, standing, request.at[0], delta, request.times):
+            given = f"delta={delta:g}" if request.at[1] == 0.0 else ""
+            what = ", ".join(filter(None, (given, request.gaussian)))
             how = f": pass {what}" if what else ""
             return f"The same epsilon fits with Gaussian noise at delta={delta:g}{how}."
-    if divisible and ask.times > 1:
+    if divisible and request.times > 1:
         return (
-            f"split({ask.times}) divides the budget into {ask.times} parts, and any fit with "
-            "**part.whole() fills one."
+            f"split({request.times}) divides the budget into {request.times} parts, and any fit "
+            "with **part.whole() fills one."
         )
     none = "No such release is admitted on these records any more."
-    if rule.kind == "sum" and ask.at is not None and ask.at[0] <= left.epsilon:
-        fits = 0.0 < left.delta < ask.at[1]
+    if rule.kind == "sum" and request.at is not None and request.at[0] <= left.epsilon:
+        fits = 0.0 < left.delta < request.at[1]
         return f"Pass delta={plain_number(left.delta)} or less." if fits else none
-    return _largest(rule, standing, ask, left) or none
+    return _largest(rule, standing, request, left) or none
 
 
-def _largest(rule: Filter, standing: Standing, ask: Ask, left: Remaining) -> str:
+def _largest(rule: Filter, standing: Standing, request: SpendRequest, left: Remaining) -> str:
     """The largest epsilon (noise, where there is none) admitted now; empty if there is none."""
     how = ""
-    if ask.event.renyi(math.inf) < math.inf if ask.at is None else ask.at[1] == 0.0:
+    if request.event.renyi(math.inf) < math.inf if request.at is None else request.at[1] == 0.0:
         epsilon = left.pure_epsilon
     elif left.mu <= 0.0:
         return ""
-    elif ask.at is None:
+    elif request.at is None:
         least = plain_number(1.0 / left.mu, up=True)
         return f"Gaussian noise with a noise_multiplier of {least} or more is admitted."
     elif rule.kind == "sum" or (
-        ask.times == 1
+        request.times == 1
         and standing.untouched
         and rule.kind != "gdp-part"
-        and ask.at[1] <= rule.delta
+        and request.at[1] <= rule.delta
     ):
-        epsilon = left.epsilon if ask.at[1] <= left.delta else 0.0
+        epsilon = left.epsilon if request.at[1] <= left.delta else 0.0
     else:
-        epsilon = gaussian_epsilon(left.mu, ask.at[1]) * (1 - 1e-9)
-        if ask.event.mu is None:
-            how = f" and {ask.gaussian}" if ask.gaussian else " with Gaussian noise"
+        epsilon = gaussian_epsilon(left.mu, request.at[1]) * (1 - 1e-9)
+        if request.event.mu is None:
+            how = f" and {request.gaussian}" if request.gaussian else " with Gaussian noise"
     bound = plain_number(epsilon)
     return f"Pass epsilon={bound} or less{how}." if float(bound) > 0.0 else ""
 

@@ -256,7 +256,7 @@ class Ledger:
         with self.reading() as book:
             if book.header[2]:
                 _check_noted(book, book.header[2])
-            book.check_held(noted)
+            book.check_contains(noted)
         if problems := read(self.path).problems:
             raise BudgetError(
                 f"the ledger {self.path!r}: {problems[0]}. It was changed, or a part of it was "
@@ -303,7 +303,7 @@ def looking(path: str) -> Iterator[Book]:
 
 def _check_noted(book: Book, path: str) -> None:
     """The file holds the newest entry that its witness file, or a copy of that, has noted."""
-    book.check_held(files.newest_of_witness(path, book.header[0]))
+    book.check_contains(files.newest_of_witness(path, book.header[0]))
 
 
 def _recognise(book: Book, state: tuple) -> None:
@@ -323,7 +323,7 @@ def _recognise(book: Book, state: tuple) -> None:
         book.check_entry(place, place.last)
         book.check_partitions(place)
     key = book.header[0]
-    book.check_held(_marks.get(key))
+    book.check_contains(_marks.get(key))
     _marks[key] = book.head
     elsewhere = _places.get(key, path)
     if elsewhere != path and os.path.lexists(elsewhere):
@@ -618,7 +618,7 @@ def read(
                     _note(problems, again.finish, book)
                 if witness_path:
                     _note(problems, _check_noted, book, witness_path)
-                _note(problems, book.check_held, noted)
+                _note(problems, book.check_contains, noted)
                 head = book.head if book.head.entry else None
                 break
     return File(header[1], list(places.values()), head, problems)

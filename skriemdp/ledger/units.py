@@ -33,12 +33,12 @@ _CURES = {
 }
 
 
-def check_protects(stored: str, asked: str, where: str, disjoint: bool = False) -> None:
+def check_protects(stored: str, requested: str, where: str, disjoint: bool = False) -> None:
     """Refuse a charge that protects less than the ledger says it does.
 
     Parameters
     ----------
-    stored, asked : str
+    stored, requested : str
         Unit of the ledger and of the charge.
     where : str
         The ledger, for the message.
@@ -50,17 +50,17 @@ def check_protects(stored: str, asked: str, where: str, disjoint: bool = False) 
     BudgetError
         The charge does not protect the ledger's unit.
     """
-    covered = _COVERED.get(asked, {asked})
-    if asked == "client" and disjoint:
+    covered = _COVERED.get(requested, {requested})
+    if requested == "client" and disjoint:
         covered = covered | {"group"}
     if stored not in covered:
         cure = _CURES.get(stored, "use another accountant")
-        if (stored, asked) == ("group", "client"):
+        if (stored, requested) == ("group", "client"):
             cure = (
                 "pass clients_per_person=1 if nobody is in two clients, which declares it, or "
                 "groups= with unit='record'"
             )
         raise BudgetError(
-            f"{where} protects each {stored}, and this charge each {asked} only; nothing was "
+            f"{where} protects each {stored}, and this charge each {requested} only; nothing was "
             f"charged. Instead {cure}."
         )

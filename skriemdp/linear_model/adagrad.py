@@ -14,9 +14,9 @@ from skriemdp._progress import counted
 from skriemdp.descent.releases import Evidence, FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
 from skriemdp.linear_model.preconditioners import Axes, Metric, Noised, Public
+from skriemdp.mechanisms.bounded_sets import BoundedSet, Outer, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
 from skriemdp.mechanisms.sum import Noisy, integer_total, mu_of, private_sum
 from skriemdp.mechanisms.units import Units
@@ -136,18 +136,21 @@ class NoisyAdaGrad:
         noise = math.sqrt(self.n_steps / share) / mu
         return dataclasses.replace(self, noise_multiplier=noise, moment_multiplier=moment)
 
-    def held(self, shape: tuple[int, int], bound: float) -> Held:
+    def bounded_set(self, shape: tuple[int, int], bound: float) -> BoundedSet:
         """The set of records' gradients of this shape, no longer than `bound`."""
         return ball(Ball(bound), math.prod(shape)) if self.grouped else Outer(bound, *shape)
 
     def check(self, shape: tuple[int, int]) -> None:
         """ValueError where integers are too coarse for gradients of this shape."""
-        self.held(shape, 1.0).check(mu_of(self.noise_multiplier))
+        self.bounded_set(shape, 1.0).check(mu_of(self.noise_multiplier))
 
     def noise_of_last(self, shape: tuple[int, int], n: int) -> float:
         """Noise of a coordinate of the last step's mean gradient."""
-        held, mu = self.held(shape, float(self.clip_norms[-1])), mu_of(self.noise_multiplier)
-        return held.sigma(held.check(mu)) / self.sampler.expected_size(n)
+        bounded_set, mu = (
+            self.bounded_set(shape, float(self.clip_norms[-1])),
+            mu_of(self.noise_multiplier),
+        )
+        return bounded_set.sigma(bounded_set.check(mu)) / self.sampler.expected_size(n)
 
     def solve(
         self,
@@ -197,14 +200,14 @@ class NoisyAdaGrad:
             basis = None if self.basis_at is None else self.basis_at(step)
             asked = _shape(weights, basis), float(self.clip_norms[step - 1])
             if asked != known:
-                known, held = asked, self.held(*asked)
-            noisy, without = self._mean(problem, records, weights, basis, held, rng)
+                known, bounded_set = asked, self.bounded_set(*asked)
+            noisy, without = self._mean(problem, records, weights, basis, bounded_set, rng)
             gradient = noisy.value + _coordinates(penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
             if self.preconditioner == "paper":
                 # Half of how far two totals may lie apart as numbers, a little above the bound.
-                steps = held.check(mu_of(self.noise_multiplier))
-                longest = 0.5 * steps * held.sigma(steps) / NOISE_SCALE
+                steps = bounded_set.check(mu_of(self.noise_multiplier))
+                longest = 0.5 * steps * bounded_set.sigma(steps) / NOISE_SCALE
                 state.observe(longest, _ambient(without, basis), basis)
             # A share of the longest step weighs its gradient too, so that the metric forgets
             # gradients of steps much shorter than the present one.
@@ -243,10 +246,10 @@ class NoisyAdaGrad:
         """The records of a run; rows are rounded once where every step reads the same."""
         rows: Any = problem.rows
         if self.basis_at is None and not self.grouped:
-            held = Outer(1.0, *weights.shape)
-            steps = held.check(mu_of(self.noise_multiplier))
+            bounded_set = Outer(1.0, *weights.shape)
+            steps = bounded_set.check(mu_of(self.noise_multiplier))
             # Products with one vector are a fifth faster so, and batches gather rows slower.
-            rows = held.rounded(rows, steps, by_column=isinstance(self.sampler, FullBatch))
+            rows = bounded_set.rounded(rows, steps, by_column=isinstance(self.sampler, FullBatch))
         return Units((rows, problem.targets), problem.groups)
 
     def _mean(
@@ -255,27 +258,27 @@ class NoisyAdaGrad:
         records: Units,
         weights: np.ndarray,
         basis: np.ndarray | None,
-        held: Held,
+        bounded_set: BoundedSet,
         rng: np.random.Generator,
     ) -> tuple[Noisy, np.ndarray]:
         """Noisy mean gradient of a step; and without noise, for a mechanism that reads it too."""
         mu = mu_of(self.noise_multiplier)
-        steps, size = held.check(mu), self.sampler.expected_size(problem.n)
-        if isinstance(held, Outer) and basis is None:
-            weights = weights / held.resolution(steps)  # of the rounded rows
-        chosen = self.sampler.batch(held, problem.n, rng)
+        steps, size = bounded_set.check(mu), self.sampler.expected_size(problem.n)
+        if isinstance(bounded_set, Outer) and basis is None:
+            weights = weights / bounded_set.resolution(steps)  # of the rounded rows
+        chosen = self.sampler.batch(bounded_set, problem.n, rng)
         if chosen is not None:
             records = records.take(chosen)
         total: Any = None
 
-        def add(*asked: Any) -> np.ndarray:
+        def add(*requested: Any) -> np.ndarray:
             nonlocal total
-            total = integer_total(*asked)
+            total = integer_total(*requested)
             return total
 
-        give = problem.gradients(weights, basis, apart=chosen is not None)
-        noisy = private_sum(records, give, held, mu, rng, add)
-        values = (noisy.value, held.value(total, steps))
+        give = problem.gradients(weights, basis, batch_invariant=chosen is not None)
+        noisy = private_sum(records, give, bounded_set, mu, rng, add)
+        values = (noisy.value, bounded_set.value(total, steps))
         mean, exact = (value.reshape(_shape(weights, basis)) / size for value in values)
         return Noisy(mean, noisy.sigma / size), exact
 

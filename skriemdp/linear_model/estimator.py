@@ -34,7 +34,7 @@ from skriemdp.linear_model.glm import (
     scaled_targets,
     unit_rows,
 )
-from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction
+from skriemdp.location_scale.row_releases import RowBallEstimate, clipped_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.units import SeenRows, Units
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 def way_to(name: str, value: Any) -> str | None:
-    """What asks for a private bound, where the one in use is public."""
+    """Return the argument that asks for a private bound; None if the bound in use is private."""
     return None if isinstance(value, str) else f"{name}='private'"
 
 
 class _Line(NamedTuple):
     """Scores of rows at their place: far from zero ``x' coef_ + intercept_`` would lose digits."""
 
-    place: RowPlace
+    place: RowBallEstimate
     coef: np.ndarray
     intercept: np.ndarray
 
@@ -446,7 +446,7 @@ default="auto"
         return "batch_size=None"
 
     def _ways_to_bounds(self) -> dict[str, str | None]:
-        """What finds the bounds of rows privately, for each parameter that is one."""
+        """Return, for each bound of rows, the argument that asks for a private one."""
         found = {"feature_norm": way_to("feature_norm", self.feature_norm)}
         if found["feature_norm"] and self.center is not None:
             return {"center": "center=None", **found}
@@ -461,11 +461,11 @@ default="auto"
             self._release_constant(data, settings, budget, streams)
             return
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
-        meant, where = 1.0 - place.level, ""
+        expected_fraction, where = 1.0 - place.level, ""
         found = self._ways_to_bounds()
         if settings.targets is not None:
             targets, missed, outside = self._release_targets(data, settings, budget, streams)
-            beyond, meant = beyond | missed, meant + outside
+            beyond, expected_fraction = beyond | missed, expected_fraction + outside
             where = ", or their targets out of range,"
             found["target_range"] = way_to("target_range", self.target_range)
             self.is_constant_ = False
@@ -473,7 +473,7 @@ default="auto"
         self.clipped_fraction_ = clipped_fraction(
             int(np.count_nonzero(beyond)),
             data.facts["n"],
-            meant,
+            expected_fraction,
             f"lie farther than {place.norm:.3g} from their center{where} and were scaled down; "
             + bounds_cure(**found),
             budget,
@@ -561,7 +561,7 @@ default="auto"
         mu, rng = budget.rest(CONSTANT), streams("constant")
         mean = settings.constant.release(Units((targets,), data.groups), mu, rng)
         bounds, solver = settings.bounds, settings.solver
-        place = RowPlace(bounds.center, bounds.norm)
+        place = RowBallEstimate(bounds.center, bounds.norm)
         self._set_line(np.zeros((1, data.facts["p"])), np.array([mean]), place, None)
         self.is_constant_, self.noise_scale_ = True, settings.constant.sigma(mu)
         self.center_, self.feature_norm_ = place.center, place.norm
@@ -570,7 +570,7 @@ default="auto"
         self.public_baseline_ = None
 
     def _alternative(self) -> str:
-        """What a fit falls back to that learned nothing."""
+        """Name the model that a fit falls back to if it learned nothing."""
         if self.public_y is not None:
             return "the model of the public rows, public_baseline_"
         return "one label for all rows" if _is_classifier(self) else "a constant"
@@ -580,7 +580,7 @@ default="auto"
         weights: np.ndarray,
         basis: np.ndarray | None,
         unit: float,
-        place: RowPlace,
+        place: RowBallEstimate,
         classes: np.ndarray | None,
     ) -> None:
         """Set the coefficients, in the units of X and y, from weights of scaled rows."""
@@ -593,7 +593,11 @@ default="auto"
         self._set_line(coef, intercept, place, classes)
 
     def _set_line(
-        self, coef: np.ndarray, intercept: np.ndarray, place: RowPlace, classes: np.ndarray | None
+        self,
+        coef: np.ndarray,
+        intercept: np.ndarray,
+        place: RowBallEstimate,
+        classes: np.ndarray | None,
     ) -> None:
         """Set the coefficients from those of scaled targets and rows at their place."""
         if classes is None:

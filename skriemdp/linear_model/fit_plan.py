@@ -1,4 +1,4 @@
-"""What a fit of a linear model will release, decided from its parameters and public facts."""
+"""Plan of a linear model's fit, made from its parameters and public facts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class FitPlan:
 
     @property
     def usual_mu(self) -> float:
-        """What is left for a model of rows that lie near enough for no further steps."""
+        """Mu that remains for the model if the rows lie near enough for no far steps."""
         left = self.bounds.usual_mu**2 - _share(self.targets) * self.bounds.mu**2
         return math.sqrt(left)
 
@@ -126,16 +126,16 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     public_X = _public_rows(model, p, facts["sparse"])
     center, norm = _bounds(model, p, facts["sparse"], public_X)
     # Public directions are those of rows as they are; scales of many columns fill a sparse table.
-    apart = None
+    column_clip = None
     if model.subspace is None and not (facts["sparse"] and p > 512):
-        apart = TARGET_CLIP if classes is None else LABEL_CLIP
+        column_clip = TARGET_CLIP if classes is None else LABEL_CLIP
     interval = _interval(model, classes)
     targets = None if classes is not None else _target_bounds(n, mu, interval)
     few = targets is not None and targets.search is not None and n * mu < LEAST_FOR_MODEL
     if few and targets:
         targets = dataclasses.replace(targets, shares=constant_shares())
         center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
-    bounds = RowBounds(n, p, mu, center, norm, apart=apart)
+    bounds = RowBounds(n, p, mu, center, norm, column_clip=column_clip)
     plain = not (facts["sparse"] or grouped or public_X is not None or model.batch_size)
     if classes is None and plain and _whitens(model, p, n * mu):
         bounds = dataclasses.replace(bounds, white=True)
@@ -257,7 +257,7 @@ def _constant_plan(
     budget.take(COUNT_SHARE, COUNT, 1)
     least = budget.rest(CONSTANT, 1)
     for mu in (least, targets.mu):  # what the search leaves lies in between
-        ScaledMean(targets.n).held.check(mu)
+        ScaledMean(targets.n).bounded_set.check(mu)
     return Plan(
         event=budget.event,
         settings=settings,
@@ -276,10 +276,10 @@ def _whitens(model: Any, p: int, signal: float) -> bool:
     return plain and usual and seen and model.feature_norm == "private"
 
 
-def _basis(*asked: Any) -> np.ndarray:
+def _basis(*requested: Any) -> np.ndarray:
     from skriemdp.linear_model.public_rows import orthonormal_basis
 
-    return orthonormal_basis(*asked)
+    return orthonormal_basis(*requested)
 
 
 def _signal(n: int, size: int, mu: float) -> float:
@@ -446,7 +446,7 @@ def _interval(model: Any, classes: np.ndarray | None) -> tuple[float, float] | N
 
 
 def _target_bounds(n: int, mu: float, interval: tuple[float, float] | None) -> RowBounds:
-    """Where the targets are: rows of one number."""
+    """Return the search for centre and scale of the targets, as rows of one number."""
     if interval is None:
         return RowBounds(n, 1, mu, shares=few_shares(n * mu))
     low, high = interval

@@ -20,7 +20,7 @@ from scipy.special import expit, log_expit, logsumexp, softmax
 from skriemdp._groups import Groups
 from skriemdp._validation import shown
 from skriemdp.location_scale.rows import row_products
-from skriemdp.mechanisms.held import RoundedRows
+from skriemdp.mechanisms.bounded_sets import RoundedRows
 
 CLASSIFICATION = ("log_loss", "hinge")
 LOSSES = (*CLASSIFICATION, "squared_error", "huber")
@@ -75,16 +75,18 @@ class GeneralizedLinearLoss:
             return 0.25 if self.n_outputs == 1 else 0.5
         return 1.0
 
-    def residuals(self, scores: np.ndarray, targets: np.ndarray, apart: bool = False) -> np.ndarray:
+    def residuals(
+        self, scores: np.ndarray, targets: np.ndarray, batch_invariant: bool = False
+    ) -> np.ndarray:
         """Derivative of each record's loss in its scores; both ``(b, n_outputs)``.
 
         `targets` are 0 or 1 for two classes, class numbers for more (both ``(b,)``), or reals.
-        With `apart` a record's is the same, to the last bit, in a batch of any length.
+        With `batch_invariant` a record's is the same, bitwise, in a batch of any length.
         """
         if self.name == "log_loss":
             if self.n_outputs == 1:
                 # NumPy's exponential takes a sixth of the time, but a single number another way.
-                found = expit(scores) if apart else _logistic(scores)
+                found = expit(scores) if batch_invariant else _logistic(scores)
                 found -= targets[:, None]
                 return found
             scores = softmax(scores, axis=1)
@@ -179,12 +181,12 @@ def unit_rows(X: Any, feature_norm: float = 1.0, intercept: bool = False) -> Any
     return scaled
 
 
-def products(rows: Any, weights: np.ndarray, apart: bool = False) -> np.ndarray:
-    """``rows @ weights``; with `apart` each row's the same, to the last bit, in any company.
+def products(rows: Any, weights: np.ndarray, batch_invariant: bool = False) -> np.ndarray:
+    """``rows @ weights``; with `batch_invariant` each row's bitwise the same in any batch.
 
     Matrix products of a library may round a row otherwise at another place among others.
     """
-    if apart and not issparse(rows):  # which are multiplied row by row
+    if batch_invariant and not issparse(rows):  # which are multiplied row by row
         return row_products(rows, weights)
     return rows @ weights
 
@@ -238,11 +240,11 @@ class LinearProblem:
         """The same problem for the rows' coordinates in the columns of `basis`."""
         if basis is None:
             return self
-        apart = self.groups is not None
-        return dataclasses.replace(self, rows=products(self.rows, basis, apart))
+        batch_invariant = self.groups is not None
+        return dataclasses.replace(self, rows=products(self.rows, basis, batch_invariant))
 
     def gradients(
-        self, weights: np.ndarray, basis: np.ndarray | None = None, apart: bool = False
+        self, weights: np.ndarray, basis: np.ndarray | None = None, batch_invariant: bool = False
     ) -> Callable[..., Any]:
         """Return a function from rows and targets to gradients' factors ``(z, r)``; people's, flat.
 
@@ -251,16 +253,18 @@ class LinearProblem:
         weights : ndarray of shape (size, n_outputs)
         basis : ndarray of shape (size, k), optional
             Gradients are projected on these orthonormal columns.
-        apart : bool
-            Whether a row is the same, to the last bit, at any place; where all rows are read in
+        batch_invariant : bool
+            Whether a row is the same, bitwise, at any place; where all rows are read in
             every step, every row has its own.
         """
-        apart = apart or self.groups is not None
+        batch_invariant = batch_invariant or self.groups is not None
 
         def give(rows: Any, targets: np.ndarray) -> Any:
             z = rows.rows if isinstance(rows, RoundedRows) else rows
-            residuals = self.loss.residuals(products(z, weights, apart), targets, apart)
-            left: Any = rows if basis is None else products(z, basis, apart)
+            residuals = self.loss.residuals(
+                products(z, weights, batch_invariant), targets, batch_invariant
+            )
+            left: Any = rows if basis is None else products(z, basis, batch_invariant)
             if self.groups is None:
                 return left, residuals
             left = np.asarray(left.toarray() if issparse(left) else left)

@@ -10,9 +10,9 @@ import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.linear_model.preconditioners import Metric, Preconditioner
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import GaussianEvent
@@ -31,17 +31,17 @@ class ScaledMean:
     n: int
 
     @property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """The interval."""
         return ball(Ball(1.0), 1)
 
     def sigma(self, mu: float) -> float:
         """Standard deviation of the mean's noise."""
-        return self.held.sigma(self.held.check(mu)) / self.n
+        return self.bounded_set.sigma(self.bounded_set.check(mu)) / self.n
 
     def release(self, numbers: Units, mu: float, rng: np.random.Generator) -> float:
         """The mean, moved into [-1, 1]."""
-        noisy = private_sum(numbers, lambda rows: rows[:, None], self.held, mu, rng)
+        noisy = private_sum(numbers, lambda rows: rows[:, None], self.bounded_set, mu, rng)
         return float(np.clip(noisy.value[0] / self.n, -1.0, 1.0))
 
 
@@ -65,7 +65,7 @@ class RootMoments:
         check_positive(noise_multiplier=self.noise_multiplier)
 
     def event(self, n_steps: int) -> GaussianEvent:
-        """What the matrices of so many steps cost."""
+        """Event of the matrices of so many steps."""
         return GaussianEvent(self.noise_multiplier, count=n_steps)
 
     def mechanism(self, size: int, n: int, bounds: list[float]) -> SymmetricGaussian:
@@ -90,7 +90,7 @@ class Paper(Preconditioner):
         self._basis: np.ndarray | None = None
 
     def observe(self, bound: float, mean: np.ndarray, basis: np.ndarray | None) -> None:
-        """What the matrix of the coming step is made of.
+        """Store the inputs of the coming step's matrix.
 
         Parameters
         ----------

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_ndtr
 
+from skriemdp.mechanisms.bounded_sets import answers
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
@@ -156,7 +156,7 @@ class ColumnSearch:
         def asking(
             at: np.ndarray, columns: np.ndarray, share: float, levels: tuple, *label: Any
         ) -> Callable[[np.ndarray, int], np.ndarray]:
-            held = answers(2 * len(columns), np.repeat(levels, len(columns)))
+            bounded_set = answers(2 * len(columns), np.repeat(levels, len(columns)))
             both, everywhere = np.repeat(columns, 2), len(columns) == self.d
 
             def ask(places: np.ndarray, number: int) -> np.ndarray:
@@ -170,8 +170,8 @@ class ColumnSearch:
                     below = np.concatenate([rows <= ends for ends in thresholds], axis=1)
                     return below if records.groups is None else below.astype(float)
 
-                mu = budget.take(share, COLUMNS, held.width)
-                noisy = private_sum(records, give, held, mu, streams(*label, number))
+                mu = budget.take(share, COLUMNS, bounded_set.width)
+                noisy = private_sum(records, give, bounded_set, mu, streams(*label, number))
                 return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
 
             return ask

@@ -44,7 +44,7 @@ class GroupedRows:
 
     Notes
     -----
-    What a person gives is computed from own rows only, and is the same to the last bit whatever
+    What a person gives is computed from own rows only, and is bitwise the same whatever
     rows the others have and wherever they stand: sums are those of
     :meth:`skriemdp._groups.Groups.sums`, and products are taken for each person by itself
     (docs/theory/groups.md).

@@ -20,9 +20,9 @@ from skriemdp.geometry._tiles import map_tiles, one_by_one, tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import (
-    Found,
+    BallEstimate,
     LocationScaleSearch,
-    Radii,
+    RadiusGrid,
     Shares,
     search_shares,
     until_near,
@@ -42,7 +42,7 @@ _KEPT_BYTES = 2**26
 # Further steps towards data far off in negative curvature: how many at most; the angle by which
 # noise may turn one, in radians; and n mu of the radius between two of them (benchmarks/raw_data.py
 # --part means).
-_FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
+_MAX_FAR_STEPS, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 # Shares of mu**2: what a search with further steps may cost in all; up to _FEW dimensions, where
 # the last noise is often Laplace and cannot use what is left, they add at most _FAR_FEW.
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
@@ -55,24 +55,32 @@ _FEW_RECORDS, _FEW_RADIUS, _FEW_MOVE = 30.0, 0.12, 0.15
 _BELOW = 0.999
 
 
-def radii(geometry: Any) -> Radii:
+def radii(geometry: Any) -> RadiusGrid:
     """Return the public radii on `geometry`."""
     low, high = geometry.curvature_bounds
-    bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
+    divergence_rate = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     known, limit = geometry.reach, geometry.radius_limit
     if known.diameter < math.inf:
         typical = _POSITIVE * known.unit if known.typical is None else known.typical
         median = min(typical, 0.25 * known.diameter)
         grid = _grid(_LEAST * known.unit, known.diameter)
-        return Radii(grid, median, known.diameter, ball=known.ball)
+        return RadiusGrid(grid, median, known.diameter, ball=known.ball)
     if known.typical is not None:
-        return Radii(_grid(_LEAST, _MOST), known.typical, bend=known.bend * bend)
+        return RadiusGrid(
+            _grid(_LEAST, _MOST),
+            known.typical,
+            divergence_rate=known.divergence_rate * divergence_rate,
+        )
     if limit < math.inf:
         median = min(_POSITIVE, 0.5 * limit)
-        return Radii(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
-    if bend > 0.0 and high <= 0.0 and not geometry.factors:
-        return Radii(_grid(_LEAST / bend, _MOST / bend), _NEGATIVE / bend, bend=bend)
-    return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
+        return RadiusGrid(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
+    if divergence_rate > 0.0 and high <= 0.0 and not geometry.factors:
+        return RadiusGrid(
+            _grid(_LEAST / divergence_rate, _MOST / divergence_rate),
+            _NEGATIVE / divergence_rate,
+            divergence_rate=divergence_rate,
+        )
+    return RadiusGrid(_grid(1.0 / _WIDEST, _WIDEST), divergence_rate=divergence_rate)
 
 
 @functools.lru_cache(maxsize=64)
@@ -125,14 +133,14 @@ def plan_point_search(
         last = _FEW_RADIUS if shares.final else 0.0
         shares = Shares(0.0, _FEW_RADIUS, _FEW_MOVE, last, 2)
     known_radii = radii(geometry)
-    if shares.rounds and known_radii.bend > 0.0:
-        shares = _with_further(shares, geometry.dim, t)
+    if shares.rounds and known_radii.divergence_rate > 0.0:
+        shares = _with_far_steps(shares, geometry.dim, t)
     return LocationScaleSearch(
         n, geometry.dim, mu, shares, known_radii, center=center, radius=radius, rule=rule
     )
 
 
-def _with_further(shares: Shares, dim: int, t: float) -> Shares:
+def _with_far_steps(shares: Shares, dim: int, t: float) -> Shares:
     """`shares`, and steps towards data far off in negative curvature, where t allows some.
 
     Such data are reached in several steps or not at all: how far one may go grows like the
@@ -142,14 +150,16 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
         shares = dataclasses.replace(shares, move=_CHEAPER)
     elif dim <= _FEW:
         return shares
-    stride = max(dim * (2.0 / (_ANGLE * t)) ** 2, 1e-3) if t > 1.0 else math.inf
+    far_step = max(dim * (2.0 / (_ANGLE * t)) ** 2, 1e-3) if t > 1.0 else math.inf
     far_radius = min(max((_FAR_COUNT / t) ** 2, 2e-3), shares.radius) if t > 1.0 else shares.radius
     most = _FAR_TOTAL if dim > _FEW else shares.total + _FAR_FEW
     room = most - shares.total - shares.radius - shares.move
-    further = min(int(max(room, 0.0) / (stride + far_radius)), _FURTHER)
-    if further == 0:
+    max_far_steps = min(int(max(room, 0.0) / (far_step + far_radius)), _MAX_FAR_STEPS)
+    if max_far_steps == 0:
         return shares
-    return dataclasses.replace(shares, further=further, stride=stride, far_radius=far_radius)
+    return dataclasses.replace(
+        shares, max_far_steps=max_far_steps, far_step=far_step, far_radius=far_radius
+    )
 
 
 def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -159,7 +169,7 @@ def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarra
 
 
 def distances_to(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Distances of all points to `center`, each from its own numbers alone, to the last bit."""
+    """Distances of all points to `center`, each from its own numbers alone, bitwise."""
     return np.asarray(alone(geometry, functools.partial(geometry.dist, center))(points))
 
 
@@ -168,7 +178,7 @@ def alone(geometry: Geometry, give: Callable[..., Any]) -> Callable[[np.ndarray]
     return give if geometry.separate_rows else one_by_one(give)
 
 
-def warn_direction(found: Found) -> None:
+def warn_direction(found: BallEstimate) -> None:
     """Warn, from released numbers, when the data favour no place of a compact manifold."""
     # Noise alone would show a mean of length 1; below, no direction was seen.
     if found.direction is not None and found.direction < 1.5:
@@ -296,11 +306,11 @@ class PointRecords:
     def inside(self, ball: GeodesicBall) -> tuple[FrechetProblem, int]:
         """The problem of the records' projections on `ball`, and how many lie outside.
 
-        Of people: each is the point where the centre sees them, shortened to the radius.
+        Of people: each is the point where the centre sees them, clipped to the radius.
         """
         if self.groups is None:
             # One record at a time looks from there by itself.
-            known = self.seen_from(ball.center) if self.geometry.separate_rows else ()
+            known = self.cached_at(ball.center) if self.geometry.separate_rows else ()
             return FrechetProblem.from_records(ball, self.points, *known)
         seen = self.vectors(ball.center)
         give = alone(self.geometry, functools.partial(self.geometry.exp_coordinates, ball.center))
@@ -316,14 +326,14 @@ class PointRecords:
         """All records in normal coordinates at `center`, if they were computed there last."""
         return self._rows if _same(self._last_center, center) else None
 
-    def seen_from(
+    def cached_at(
         self, center: np.ndarray
     ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
         """:meth:`coordinates`, if they are kept, :meth:`distances`, and the points' squares."""
         (lengths,) = self.distances(center)
         return self.coordinates(center), lengths, self.squares
 
-    def know(self, center: np.ndarray, rows: np.ndarray) -> None:
+    def cache_coordinates(self, center: np.ndarray, rows: np.ndarray) -> None:
         """Take `rows` for the points' normal coordinates at `center`."""
         self._last_center, self._rows, self._lengths = center, rows, _norms(rows)
 

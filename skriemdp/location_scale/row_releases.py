@@ -1,4 +1,4 @@
-"""Where rows are, public or found, and a private count of those that a fit had to change."""
+"""Centre and norm of rows, public or private, and a noisy count of the clipped rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from skriemdp.location_scale.rows import records_of, scaled_rows
 from skriemdp.location_scale.search import (
     RADIUS,
     LocationScaleSearch,
-    Radii,
+    RadiusGrid,
     Shares,
     search_shares,
     until_near,
 )
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
-from skriemdp.mechanisms.counts import noisy_fraction, told_fraction
-from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.counts import noisy_clip_fraction, noisy_fraction
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import SeenRows, Units
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from skriemdp.location_scale.columns import Columns, ColumnSearch
     from skriemdp.location_scale.grouped_rows import GroupedRows
     from skriemdp.location_scale.rows import Rows
-    from skriemdp.location_scale.search import Found
+    from skriemdp.location_scale.search import BallEstimate
 
 # Grid of the norms that can be found: 24 decades, for any physical unit, in steps that cost little.
 _LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
@@ -58,12 +58,12 @@ _GRID_SHARE = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """What makes rows of about one spread in every direction that their noise does not hide.
+    """Linear map to rows of about equal spread in all directions that noise does not hide.
 
     Attributes
     ----------
     norm : float
-        Rows, as scaled columns, are shortened to it and divided by it.
+        Rows, as scaled columns, are clipped to it and divided by it.
     matrix : ndarray of shape (d, d)
         W, which they are then multiplied by.
     """
@@ -87,8 +87,8 @@ class Whitening:
 
 
 @dataclass(frozen=True, eq=False)
-class RowPlace:
-    """Where rows are: public numbers, or functions of noisy answers.
+class RowBallEstimate:
+    """Centre and norm of rows: public numbers, or functions of noisy answers.
 
     Attributes
     ----------
@@ -214,13 +214,13 @@ class RowBounds:
         Public; None searches for one.
     norm : float, optional
         Public; None searches for one.
-    highest : float, default=0.997
+    max_level : float, default=0.997
         The largest share of rows that the norm is asked to hold.
     shares : Shares, optional
         Of the search; by default a rule of n mu.
     white : bool, default=False
         Whether rows are whitened, where the norm is searched and so many records show how.
-    apart : float, optional
+    column_clip : float, optional
         Columns may get scales of their own, where the norm is searched and so many records show
         them, and are then clipped at so many scales.  By default they do not.
     how : dict, optional
@@ -237,9 +237,9 @@ class RowBounds:
     mu: float
     center: np.ndarray | None = None
     norm: float | None = None
-    highest: float = 0.997
+    max_level: float = 0.997
     shares: Shares | None = None
-    apart: float | None = None
+    column_clip: float | None = None
     white: bool = False
     how: dict[str, Any] | None = None
 
@@ -254,18 +254,18 @@ class RowBounds:
         shares = until_near(self.shares or _shares(plan.shares, t), self.d, t)
         if self.center is not None:
             shares = dataclasses.replace(shares, rounds=0)
-        return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
+        return dataclasses.replace(plan, shares=shares, shrink=shrunken, max_level=self.max_level)
 
     @functools.cached_property
     def columns(self) -> ColumnSearch | None:
         """The search for the scales of columns; None where nobody asks or nothing would be seen."""
-        if self.apart is None or self.norm is not None:
+        if self.column_clip is None or self.norm is not None:
             return None
         from skriemdp.location_scale.columns import ColumnSearch
 
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        search = ColumnSearch(self.n, self.d, self.mu, self.apart, self.center is not None)
+        search = ColumnSearch(self.n, self.d, self.mu, self.column_clip, self.center is not None)
         return dataclasses.replace(search, **(self.how or {}))
 
     @property
@@ -277,7 +277,7 @@ class RowBounds:
         return self._place_share + last
 
     @property
-    def _asked(self) -> LocationScaleSearch:
+    def _queried(self) -> LocationScaleSearch:
         """The search, where there is one."""
         if not self.search:
             raise RuntimeError("nothing is searched.")
@@ -285,9 +285,9 @@ class RowBounds:
 
     @property
     def _place_share(self) -> float:
-        """What is spent before rows are whitened."""
+        """Share that is spent before rows are whitened."""
         further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.total
-        return self._asked.shares.total + further
+        return self._queried.shares.total + further
 
     @property
     def _white_share(self) -> float:
@@ -296,7 +296,7 @@ class RowBounds:
 
     @property
     def usual_mu(self) -> float:
-        """What is left for a model of rows that lie near enough for no further steps."""
+        """Mu that remains for the model if the rows lie near enough for no far steps."""
         unspent = 0.0
         if self.search is not None:
             unspent = self.search.shares.total - self.search.near().shares.total
@@ -310,13 +310,13 @@ class RowBounds:
             budget.take(_GRID_SHARE, RADIUS)
             self.columns.reserve(budget)
         if self.white and self.search is not None:
-            held = Moment(1.0, self.d)
-            held.check(budget.take(self._white_share, WHITE, self.d**2))
+            bounded_set = Moment(1.0, self.d)
+            bounded_set.check(budget.take(self._white_share, WHITE, self.d**2))
             budget.take(self.search.shares.final, RADIUS)
 
     def release(
         self, records: Units, budget: GaussianBudget, streams: NoiseStreams
-    ) -> tuple[RowPlace, np.ndarray]:
+    ) -> tuple[RowBallEstimate, np.ndarray]:
         """Spend at most `share` of the fit's budget on the rows of a table, dense or CSR.
 
         Where the records are people, means of own rows are added up, and distances are root mean
@@ -336,17 +336,17 @@ class RowBounds:
     def _whitened(
         self,
         records: Units,
-        place: RowPlace,
+        place: RowBallEstimate,
         beyond: np.ndarray,
         budget: GaussianBudget,
         streams: Any,
-    ) -> tuple[RowPlace, np.ndarray]:
+    ) -> tuple[RowBallEstimate, np.ndarray]:
         """Whiten the rows of a place, and find their norm once more."""
         first = Whitening(place.norm, np.eye(self.d))
-        table, held = records.arrays[0], Moment(1.0, self.d)
+        table, bounded_set = records.arrays[0], Moment(1.0, self.d)
         mu, rng = budget.take(self._white_share, WHITE), streams("second moment")
         units = SeenRows(table, lambda rows: first.unit(place.offsets(rows)), self.d)
-        noisy = private_sum(Units((units,)), lambda rows: rows, held, mu, rng)
+        noisy = private_sum(Units((units,)), lambda rows: rows, bounded_set, mu, rng)
         white = Whitening.of(place.norm, noisy.value / self.n, noisy.sigma / self.n)
         place = dataclasses.replace(place, white=white)
         found, outside = self._norm(
@@ -363,12 +363,12 @@ class RowBounds:
         budget: GaussianBudget,
         streams: Any,
         label: str,
-    ) -> tuple[Found, np.ndarray]:
+    ) -> tuple[BallEstimate, np.ndarray]:
         """A last norm, of rows as they are seen, and which are longer."""
         last = dataclasses.replace(
-            self._asked,
+            self._queried,
             center=np.zeros(self.d),
-            shares=Shares(0.0, 0.0, 0.0, self._asked.shares.final, 0),
+            shares=Shares(0.0, 0.0, 0.0, self._queried.shares.final, 0),
             radii=dataclasses.replace(row_radii(), median=usual),
         )
         scaled = SeenRows(records.arrays[0], seen, self.d)
@@ -379,30 +379,30 @@ class RowBounds:
 
     def _place(
         self, records: Units, budget: GaussianBudget, streams: NoiseStreams
-    ) -> tuple[RowPlace, np.ndarray]:
-        """Where rows are, before they are whitened."""
+    ) -> tuple[RowBallEstimate, np.ndarray]:
+        """Release centre and norm of the rows before they are whitened."""
         rows = RowRecords(records_of(records))
         if self.columns is None:
-            place = RowPlace(self.center, self.norm)  # type: ignore[arg-type]  # if both are public
+            place = RowBallEstimate(self.center, self.norm)  # type: ignore[arg-type]  # if both are public
             if self.search is not None:
                 found = self.search.release(rows, budget, streams)
-                place = RowPlace(found.center, found.radius, found.level)
+                place = RowBallEstimate(found.center, found.radius, found.level)
             return place, rows.outside(place.center, place.norm)
-        shares = dataclasses.replace(self._asked.shares, final=_GRID_SHARE)
-        search = dataclasses.replace(self._asked, shares=shares)
+        shares = dataclasses.replace(self._queried.shares, final=_GRID_SHARE)
+        search = dataclasses.replace(self._queried, shares=shares)
         found = search.release(rows, budget, streams)
         within = dataclasses.replace(self.columns, center=found.center, norm=found.radius)
         columns = within.release(records, budget, streams)
-        place = RowPlace(columns.center, found.radius, found.level, columns)
+        place = RowBallEstimate(columns.center, found.radius, found.level, columns)
         # Quantiles of a normal law are .84 of its standard deviation from its mean.
         usual = 1.2 * math.sqrt(self.d) if columns.unlike else found.radius
         found, beyond = self._norm(place.offsets, records, usual, budget, streams, "scaled rows")
         return dataclasses.replace(place, norm=found.radius, level=found.level), beyond
 
 
-def row_radii() -> Radii:
+def row_radii() -> RadiusGrid:
     """Radii of rows, which have no natural unit: from 1e-12 to 1e12, small ones preferred."""
-    return Radii(tuple((_LEAST * _RATIO ** np.arange(float(_STEPS))).tolist()))
+    return RadiusGrid(tuple((_LEAST * _RATIO ** np.arange(float(_STEPS))).tolist()))
 
 
 def plan_row_search(
@@ -472,7 +472,7 @@ class RowRecords:
 
     @property
     def origin(self) -> np.ndarray:
-        """Where a search begins."""
+        """Initial centre of a search."""
         return np.zeros(self.dim)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
@@ -499,7 +499,12 @@ class RowRecords:
 
 
 def clipped_fraction(
-    clipped: int, n: int, meant: float, advice: str, budget: GaussianBudget, streams: Any
+    clipped: int,
+    n: int,
+    expected_fraction: float,
+    advice: str,
+    budget: GaussianBudget,
+    streams: Any,
 ) -> float:
     """Private share of records that were clipped; warns where it is far above what was meant.
 
@@ -508,7 +513,7 @@ def clipped_fraction(
     clipped : int
         Number of records that were clipped: it moves by one when a record is replaced.
     n : int
-    meant : float
+    expected_fraction : float
         Share of the records that was meant to be clipped.
     advice : str
         What was done to them, and what to do about it; public or released.
@@ -517,4 +522,6 @@ def clipped_fraction(
     streams : NoiseStreams
     """
     mu, rng = budget.take(COUNT_SHARE, COUNT, 1), streams("clipped fraction")
-    return told_fraction(*noisy_fraction(clipped, n, mu, False, rng), meant, advice)
+    return noisy_clip_fraction(
+        *noisy_fraction(clipped, n, mu, False, rng), expected_fraction, advice
+    )

@@ -293,7 +293,7 @@ def centred_rows(center: np.ndarray, keep_sparse: bool = False) -> Callable[[Any
 
 
 def row_products(rows: Any, frame: np.ndarray) -> np.ndarray:
-    """``rows @ frame``, each row's to the last bit the same in any company, unlike with BLAS."""
+    """``rows @ frame``, each row's bitwise the same in any batch, unlike with BLAS."""
     if sparse.issparse(rows):
         return np.asarray(rows @ frame)
     return np.stack([np.einsum("ij,j->i", rows, w) for w in frame.T.copy()], axis=1)

@@ -13,9 +13,9 @@ from scipy.special import chdtri, gammaincinv
 
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp._warnings import warn_user
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.quantile import log_normal_weights, noisy_quantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -55,7 +55,7 @@ START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
 
 @dataclass(frozen=True)
-class Radii:
+class RadiusGrid:
     """Public facts about the distances of records to a centre.
 
     Attributes
@@ -70,9 +70,9 @@ class Radii:
     ball : float
         Radii a little above this are brought down to it: means of longer vectors gain less than
         their noise costs.
-    bend : float
-        Geodesics that part from each other part like ``sinh(bend * length)``, most of them; zero
-        where they never part faster than straight lines.
+    divergence_rate : float
+        Geodesics that part from each other part like ``sinh(divergence_rate * length)``, most of
+        them; zero where they never part faster than straight lines.
     spread : float
         Standard deviation of the logarithm of a radius before it is looked for.
     """
@@ -81,7 +81,7 @@ class Radii:
     median: float | None = None
     limit: float = math.inf
     ball: float = math.inf
-    bend: float = 0.0
+    divergence_rate: float = 0.0
     spread: float = 1.5  # wide enough for any data, a convention
 
     def __post_init__(self) -> None:
@@ -104,9 +104,9 @@ class Shares:
         Of the radius about the last centre; zero where the radius is public.
     rounds : int
         Most means that are taken; zero where the centre is public.
-    further : int
+    max_far_steps : int
         Rounds besides these, taken only while the data lie farther off than noise lets one step go.
-    stride, far_radius : float
+    far_step, far_radius : float
         Of the mean of each of those, and of the radius after it.
     until_near : bool
         Whether rounds end where a mean is short beside its radius and the next radius is not, as
@@ -118,8 +118,8 @@ class Shares:
     move: float
     final: float
     rounds: int
-    further: int = 0
-    stride: float = 0.0
+    max_far_steps: int = 0
+    far_step: float = 0.0
     far_radius: float = 0.0
     until_near: bool = False
 
@@ -131,8 +131,8 @@ class Shares:
     def total(self) -> float:
         """The most that a search spends, whatever it finds."""
         # The step that shows how far off the data are is taken once more in the end.
-        rounds = (self.rounds + (self.further > 0)) * (self.radius + self.move)
-        rounds += self.further * (self.far_radius + self.stride)
+        rounds = (self.rounds + (self.max_far_steps > 0)) * (self.radius + self.move)
+        rounds += self.max_far_steps * (self.far_radius + self.far_step)
         return self.start + rounds + self.final
 
     @property
@@ -141,7 +141,7 @@ class Shares:
         rounds = self.rounds
         if self.until_near:
             rounds = min(rounds, int(_MODEST / (self.radius + self.move)))
-        return dataclasses.replace(self, rounds=rounds, further=0)
+        return dataclasses.replace(self, rounds=rounds, max_far_steps=0)
 
     def reserve(self, budget: GaussianBudget | PureBudget, last: str = RADIUS) -> None:
         """Take from the budget of a plan all that the search may spend; `last` names the radius."""
@@ -189,7 +189,7 @@ def until_near(shares: Shares, dim: int, t: float) -> Shares:
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class InitialCenter:
     """Initial centre of a search; released, or public.
 
     Attributes
@@ -239,7 +239,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Found(Start):
+class BallEstimate(InitialCenter):
     """Result of a search: functions of noisy answers and of public numbers.
 
     Besides the last centre and what is known from the start:
@@ -283,7 +283,7 @@ def warn_unsettled(
         )
 
 
-def warn_beyond(q: float, grid: np.ndarray, limit: float = math.inf) -> None:
+def warn_grid_edge(q: float, grid: np.ndarray, limit: float = math.inf) -> None:
     """Warn where a released radius is the widest or the narrowest of the public `grid`."""
     # An answer is the middle of an interval that ends in the grid.
     if q > 0.999 * math.sqrt(grid[-2] * grid[-1]) and math.isinf(limit):
@@ -320,7 +320,7 @@ def james_stein(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
 class LocationScaleSearch:
     """Private centre and radius, planned from public numbers.
 
-    Quantiles of the distances to a centre and means of the records seen from there, each shortened
+    Quantiles of the distances to a centre and means of the records seen from there, each clipped
     to the last quantile, take turns; a last quantile, widened, is the radius.
 
     Parameters
@@ -338,10 +338,10 @@ class LocationScaleSearch:
         Public radius; None searches for one.
     rule : StartRule, optional
         How the records release a start, where they do.
-    highest : float, default=0.997
+    max_level : float, default=0.997
         The radius is asked to hold at most this share of the records: less than the default where
         it is a scale, which a few far records must not stretch.
-    beyond : float, default=6.0
+    expected_clipped : float, default=6.0
         It is asked to leave out this many records, over mu.
     noise : float, default=0.0
         Of every coordinate of a released `center`.
@@ -369,12 +369,12 @@ class LocationScaleSearch:
     dim: int
     mu: float
     shares: Shares
-    radii: Radii
+    radii: RadiusGrid
     center: Any = None
     radius: float | None = None
     rule: StartRule | None = None
-    highest: float = 0.997
-    beyond: float = _CLIPPED
+    max_level: float = 0.997
+    expected_clipped: float = _CLIPPED
     noise: float = 0.0
     name: str = RADIUS
     shrink: Shrink = james_stein
@@ -382,10 +382,10 @@ class LocationScaleSearch:
     def __post_init__(self) -> None:
         check_count(n=self.n, dim=self.dim)
         check_positive(mu=self.mu)
-        check_fraction(highest=self.highest)
+        check_fraction(max_level=self.max_level)
         if self.center is not None:
             return
-        for share in (self.shares.move, self.shares.stride):
+        for share in (self.shares.move, self.shares.far_step):
             if share > 0.0:
                 ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
         if self.begin is not None:
@@ -414,16 +414,18 @@ class LocationScaleSearch:
     @property
     def level(self) -> float:
         """The share of records that the radius should hold."""
-        wanted = max(1.0 - self.beyond / (self.n * self.mu), 0.6)
-        return min(max(wanted, self._resolved(self.shares.final)), self.highest)
+        wanted = max(1.0 - self.expected_clipped / (self.n * self.mu), 0.6)
+        return min(max(wanted, self._resolved(self.shares.final)), self.max_level)
 
-    def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
+    def release(
+        self, records: Records, budget: GaussianBudget, streams: NoiseStreams
+    ) -> BallEstimate:
         """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
         if self.center is not None:
-            start, noise, last = Start(self.center), self.noise, None
+            start, noise, last = InitialCenter(self.center), self.noise, None
             center = self.center
         else:
-            start = Start(records.origin)
+            start = InitialCenter(records.origin)
             if (begin := self.begin) is not None:
                 points = cast("PointRecords", records)  # tables have no rule
                 start = begin.release(points, budget, streams)
@@ -431,7 +433,7 @@ class LocationScaleSearch:
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
         else:
-            resolved, level = min(self._resolved(self.shares.final), self.highest), self.level
+            resolved, level = min(self._resolved(self.shares.final), self.max_level), self.level
             grid, prior = self._grid(start.unit, last)
             asked = grid, resolved, records.distances(center), records.n, streams("search radius")
             q = noisy_quantile(budget, self.shares.final, self.name, *asked, **prior)
@@ -440,29 +442,29 @@ class LocationScaleSearch:
             # (benchmarks/wide_means.py).
             if radius <= 1.4 * self.radii.ball:
                 radius = min(radius, self.radii.ball)
-            fast = _FAST if self.highest > 0.9 else _FAST_SCALE
+            fast = _FAST if self.max_level > 0.9 else _FAST_SCALE
             warn_unsettled(
                 radius,
                 noise,
                 self.dim,
                 self.center is None and last is not None and q < fast * last,
             )
-            warn_beyond(q, grid, self.radii.limit)
-        return Found(center, start.unit, start.direction, start.length, radius, level, noise)
+            warn_grid_edge(q, grid, self.radii.limit)
+        return BallEstimate(center, start.unit, start.direction, start.length, radius, level, noise)
 
     def _walk(
-        self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
+        self, records: Records, start: InitialCenter, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[Any, float, float | None]:
         """Means of shortened records; the centre, its noise, and the last radius."""
         shares, center, noise, last = self.shares, start.center, 0.0, None
-        short, stride, near, rounds, strides = False, False, False, 0, 0
+        short, far_step, near, rounds, far_count = False, False, False, 0, 0
         while True:
             # A step that was cut short is followed by cheap ones, and does not count.
-            stride, after = short and strides < shares.further, stride
-            if rounds == shares.rounds + (strides > 0) and not stride:
+            far_step, after = short and far_count < shares.max_far_steps, far_step
+            if rounds == shares.rounds + (far_count > 0) and not far_step:
                 return center, noise, last
-            k = rounds + strides
-            share = shares.far_radius if stride else shares.radius
+            k = rounds + far_count
+            share = shares.far_radius if far_step else shares.radius
             grid, prior = self._grid(start.unit, last)
             # The number of records may be secret, and not the one that was planned for.
             asked = grid, self._resolved(share), records.distances(center), records.n
@@ -471,14 +473,16 @@ class LocationScaleSearch:
                 settled = last is not None and near and q >= _SAME * last
             else:
                 settled = last is not None and q >= _SHRUNK * last
-                settled = settled and self.radii.bend * q < _CURVED and not (short or after)
+                settled = (
+                    settled and self.radii.divergence_rate * q < _CURVED and not (short or after)
+                )
             if settled:
                 return center, noise, q
-            share = shares.stride if stride else shares.move
+            share = shares.far_step if far_step else shares.move
             mu, rng = budget.take(share, ROUGH, self.dim), streams("rough mean", k)
             center, noise, length, short = self._moved(records, center, q, mu, rng)
             near = length < _ASIDE * q
-            last, strides, rounds = q, strides + stride, rounds + (not stride)
+            last, far_count, rounds = q, far_count + far_step, rounds + (not far_step)
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
@@ -496,11 +500,11 @@ class LocationScaleSearch:
         """Longest useful step in a direction turned by noise by `angle`, in negative curvature.
 
         The last bit of a step of length L leads nearer by itself and away by
-        ``angle * cosh(bend * L)``.
+        ``angle * cosh(divergence_rate * L)``.
         """
-        if self.radii.bend == 0.0:
+        if self.radii.divergence_rate == 0.0:
             return math.inf
-        return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.bend
+        return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.divergence_rate
 
     def _resolved(self, share: float) -> float:
         """The highest level that noisy counts of this share can tell from all records."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import PointRecords, alone
-from skriemdp.location_scale.search import START, Start
+from skriemdp.location_scale.search import START, InitialCenter
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball, projectors, unpacked
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.held import VectorSet, ball, projectors, unpacked
 from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -54,7 +54,7 @@ class StartRule(abc.ABC):
     @abc.abstractmethod
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
+    ) -> InitialCenter:
         """A start for the share of the budget; the records are points."""
 
     @abc.abstractmethod
@@ -89,7 +89,7 @@ class _Embedded(StartRule):
     """The point nearest to the mean of the points as vectors, or as projectors."""
 
     @functools.cached_property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """The set of what a record adds."""
         known = self.geometry.embedding
         if known.rank:
@@ -97,25 +97,25 @@ class _Embedded(StartRule):
         return ball(Ball(known.radius), known.size)
 
     def check(self, mu: float) -> None:
-        self.held.check(mu * math.sqrt(self.share))
+        self.bounded_set.check(mu * math.sqrt(self.share))
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
-        known, held = self.geometry.embedding, self.held
-        mu, rng = budget.take(self.share, START, held.width), streams("surrounding mean")
+    ) -> InitialCenter:
+        known, bounded_set = self.geometry.embedding, self.bounded_set
+        mu, rng = budget.take(self.share, START, bounded_set.width), streams("surrounding mean")
         give = alone(self.geometry, known.give)
-        total, sigma = private_sum(records.units, give, held, mu, rng)
-        scale, length = sigma * math.sqrt(held.width), None
+        total, sigma = private_sum(records.units, give, bounded_set, mu, rng)
+        scale, length = sigma * math.sqrt(bounded_set.width), None
         if known.rank:
             matrix = unpacked(total, known.size)
             middle = matrix - np.trace(matrix) / known.size * np.eye(known.size)
-            return Start(known.nearest(matrix), 1.0, float(np.linalg.norm(middle)) / scale)
+            return InitialCenter(known.nearest(matrix), 1.0, float(np.linalg.norm(middle)) / scale)
         mean = total / self.n
         if known.on_sphere:
             noise = (sigma / self.n) ** 2
             length = math.sqrt(max(float(mean @ mean) - known.size * noise, noise))
-        return Start(known.nearest(mean), 1.0, float(np.linalg.norm(total)) / scale, length)
+        return InitialCenter(known.nearest(mean), 1.0, float(np.linalg.norm(total)) / scale, length)
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class PublicStart(StartRule):
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
-        return Start(self.center)
+    ) -> InitialCenter:
+        return InitialCenter(self.center)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Unit(StartRule):
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
+    ) -> InitialCenter:
         scaling, chart = self.geometry.scaling, records.chart
         units = records.units if chart is None else Units((chart,), records.groups)
         give = alone(self.geometry, scaling.unit if chart is None else scaling.charted)
@@ -153,7 +153,7 @@ class _Unit(StartRule):
             values = np.concatenate(list(units.tiles(give, width, "mean")))
         asked = budget, self.share, START, _UNITS, 0.5, [values], len(values), streams("unit")
         unit = noisy_quantile(*asked, prior=(0.0,) * len(_UNITS))
-        return Start(scaling.point(unit), scaling.distance(unit))
+        return InitialCenter(scaling.point(unit), scaling.distance(unit))
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class _Factors(StartRule):
 
     def release(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
-    ) -> Start:
+    ) -> InitialCenter:
         centers, split = [], self.geometry.split(records.points)
         parts = zip(self.geometry.factors, self._parts, split, strict=True)
         for k, (factor, rule, own) in enumerate(parts):
@@ -184,4 +184,4 @@ class _Factors(StartRule):
                 named: Any = functools.partial(streams, k)
                 points = PointRecords(factor, own, groups=records.groups)
                 centers.append(rule.release(points, budget, named).center)
-        return Start(self.geometry.join(*centers))
+        return InitialCenter(self.geometry.join(*centers))

@@ -16,13 +16,13 @@ from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry import GeodesicBall, Geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one
 from skriemdp.location_scale.points import PointRecords
-from skriemdp.location_scale.search import Found, LocationScaleSearch
+from skriemdp.location_scale.search import BallEstimate, LocationScaleSearch
 from skriemdp.mean.domains import logarithms
 from skriemdp.mean.linear_decision import ClassMoments, LinearDecision
 from skriemdp.mean.noise_shape import NoiseShape
+from skriemdp.mechanisms.bounded_sets import Moment, VectorSet, answers, labelled
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.held import Moment, VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
 from skriemdp.mechanisms.units import Units
@@ -117,13 +117,13 @@ def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> n
     """
     weights = sizes / sizes.sum()
     common = weights @ means
-    apart = means - common
+    separation = means - common
     # Weighted, so that the noise of a class that nobody belongs to does not drown the others.
     explained = means.shape[1] * float((weights * noise) ** 2 @ (1.0 - weights))
-    seen = float(weights**2 @ np.sum(apart**2, axis=1))
+    seen = float(weights**2 @ np.sum(separation**2, axis=1))
     keep = 1.0 - explained / max(seen, 1e-300)
     most = 1.0 + _STANDS_OUT * math.sqrt(2.0 / means.size)
-    return common + keep * apart if keep >= max(_LEAST_KEPT, 1.0 - 1.0 / most) else means
+    return common + keep * separation if keep >= max(_LEAST_KEPT, 1.0 - 1.0 / most) else means
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class ClassSums:
     center : ndarray of shape ``point_shape``
         Public, or released.
     radius : float
-        Longer vectors are shortened to it; public, or released.
+        Longer vectors are clipped to it; public, or released.
     count : GaussianCount or LaplaceCount
         Noise for the number of records outside the ball.
     rest : float
@@ -164,7 +164,7 @@ class ClassSums:
     moment_mu: float | None = None
 
     @functools.cached_property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """The set of what a record adds."""
         return labelled(self.radius, self.fit.geometry.dim, self.fit.n_classes)
 
@@ -183,7 +183,7 @@ class ClassSums:
         """Standard deviation of the noise on every coordinate of a sum."""
         if self.fit.pure:
             return self.mechanism.sum_sigma
-        return self.radius * self.held.sigma(self.held.check(self.rest))
+        return self.radius * self.bounded_set.sigma(self.bounded_set.check(self.rest))
 
     @property
     def size(self) -> int:
@@ -232,7 +232,10 @@ class ClassSums:
     def parts(self) -> tuple[Part, ...]:
         """Number outside the ball, sums and sizes of all classes, and their second moment."""
         assert isinstance(self.count, GaussianCount)
-        parts = self.count.part("clipped fraction"), part_of("class means", self.held, self.rest)
+        parts = (
+            self.count.part("clipped fraction"),
+            part_of("class means", self.bounded_set, self.rest),
+        )
         if self.moment_mu is None:
             return parts
         return *parts, part_of("second moment", self.moment, self.moment_mu)
@@ -242,7 +245,7 @@ class ClassSums:
         assert isinstance(self.count, GaussianCount)
         units, parts = self._units(records), self.parts
         outside = self.count.exact(self._outside(units))
-        totals = [outside, integer_total(units, _given, self.held, parts[1].steps).ravel()]
+        totals = [outside, integer_total(units, _given, self.bounded_set, parts[1].steps).ravel()]
         if self.moment_mu is not None:
             give = functools.partial(_over, self.radius)
             totals.append(integer_total(units, give, self.moment, parts[2].steps).ravel())
@@ -252,7 +255,9 @@ class ClassSums:
         """Number, sums and sizes, and second moment, of noisy integers."""
         assert isinstance(self.count, GaussianCount)
         parts, size = self.parts, self.size
-        totals = self.held.value(noisy[1:size].reshape(self.held.shape), parts[1].steps)
+        totals = self.bounded_set.value(
+            noisy[1:size].reshape(self.bounded_set.shape), parts[1].steps
+        )
         sums, counts = totals[:, :-1] * self.radius, totals[:, -1]
         numbers = [self.count.value(noisy[:1]), sums.ravel(), counts]
         if self.moment_mu is not None:
@@ -271,7 +276,7 @@ class ClassSums:
         noise = math.sqrt(n_tables) * self.sum_sigma / sizes
         raw = sums / sizes[:, None]
         # A class of m records in the ball is off by chance by about this much, besides the noise.
-        apart = _apart(raw, noise**2 + self.radius**2 / (dim * sizes))
+        separation = _separation(raw, noise**2 + self.radius**2 / (dim * sizes))
         means = drawn_together(raw, noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
@@ -280,11 +285,11 @@ class ClassSums:
         points = np.asarray(self.fit.geometry.exp_coordinates(self.center, means))
         linear = None if self.moment_mu is None else self._linear(noisy, self.moment_mu)
         counts = np.maximum(counts, 0.0)
-        rule = ClassRule(self.fit.geometry, self.center, points, means, counts, apart, linear)
+        rule = ClassRule(self.fit.geometry, self.center, points, means, counts, separation, linear)
         return float(noisy[0]), rule
 
     def _linear(self, noisy: np.ndarray, mu: float) -> LinearDecision:
-        """What decides with the second moment of all classes."""
+        """Return the linear decision from the second moment of all classes."""
         k, dim, radius = self.fit.n_classes, self.fit.geometry.dim, self.radius
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim : self.size]
         second = noisy[self.size :].reshape(dim, dim)
@@ -309,8 +314,8 @@ class ClassSums:
         return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
 
 
-def _apart(means: np.ndarray, variances: np.ndarray) -> float:
-    """How far the chi-squared statistic of the differences of `means` stands out."""
+def _separation(means: np.ndarray, variances: np.ndarray) -> float:
+    """Standardised excess of the chi-squared statistic of the differences of `means`."""
     freedom = (len(means) - 1) * means.shape[1]
     if not freedom:
         return math.inf
@@ -332,7 +337,7 @@ class ClassRule:
     tangents : ndarray of shape (n_classes, dim) or None
         Normal coordinates of `means` at `center`; None where they were released otherwise.
     counts : ndarray of shape (n_classes,)
-    apart : float, default=inf
+    separation : float, default=inf
         By how many standard deviations of that sum the squared differences of the released means
         add up to more than noise alone would make of equal ones.
     linear : LinearDecision or None
@@ -344,7 +349,7 @@ class ClassRule:
     means: np.ndarray
     tangents: np.ndarray | None
     counts: np.ndarray
-    apart: float = math.inf
+    separation: float = math.inf
     linear: LinearDecision | None = None
 
     def squares(self, points: np.ndarray, way: str) -> np.ndarray:
@@ -358,7 +363,7 @@ class ClassRule:
         return np.stack(columns, axis=1)
 
     def scores(self, points: np.ndarray, way: str) -> np.ndarray:
-        """What is largest for the class that is named, ``(n, n_classes)``."""
+        """Scores, largest for the predicted class, ``(n, n_classes)``."""
         if way == _LINEAR:
             assert self.linear is not None
             return self.linear.scores(points)
@@ -380,7 +385,7 @@ class ClassRule:
         )
 
 
-def tells_linearly(geometry: Geometry, n: int, n_classes: int, mu: float) -> bool:
+def linear_pays(geometry: Geometry, n: int, n_classes: int, mu: float) -> bool:
     """Whether a second moment of all classes tells more than it costs, from public numbers.
 
     `mu` is that of the whole fit.
@@ -391,18 +396,18 @@ def tells_linearly(geometry: Geometry, n: int, n_classes: int, mu: float) -> boo
 
 
 class Decision(NamedTuple):
-    """What a vote found.
+    """Result of a vote.
 
     Attributes
     ----------
     way : str
         "geodesic", "tangent", "linear" or "largest class".
-    tells : bool
+    informative : bool
         Whether that way is right more often than the name of the largest class.
     """
 
     way: str
-    tells: bool
+    informative: bool
 
 
 @dataclass(frozen=True)
@@ -443,7 +448,7 @@ class Vote:
         if n_classes >= 2 and n * mu >= _LEAST_VOTE:
             one = geometry.is_flat and geometry.is_hadamard  # these two ways are one
             ways = (_GEODESIC, _LARGEST) if one else (_GEODESIC, _TANGENT, _LARGEST)
-            if linear and tells_linearly(geometry, n, n_classes, mu):
+            if linear and linear_pays(geometry, n, n_classes, mu):
                 ways = (_LINEAR, *ways)
         return cls(n, ways, mu * math.sqrt(_VOTE * len(ways)))
 
@@ -464,8 +469,11 @@ class Vote:
         """
         points, labels = units.arrays
         right = np.stack([self._places(points, way) == labels for way in self.ways], axis=1)
-        answering, held = Units((right.astype(float),), units.groups), answers(len(self.ways))
-        noisy, sigma = private_sum(answering, lambda rows: rows, held, self.mu, rng)
+        answering, bounded_set = (
+            Units((right.astype(float),), units.groups),
+            answers(len(self.ways)),
+        )
+        noisy, sigma = private_sum(answering, lambda rows: rows, bounded_set, self.mu, rng)
         return self.decided(np.clip(noisy + 0.5 * self.n, 0.0, self.n), sigma)
 
     def _places(self, points: np.ndarray, way: str) -> np.ndarray:
@@ -484,13 +492,13 @@ class Vote:
         best = int(np.argmax(counts))
         if counts[best] <= counts[0] + _AHEAD * sigma:
             best = 0
-        tells = counts[best] >= counts[-1] + _TELLS * sigma and self.ways[best] != _LARGEST
-        return Decision(self.ways[best], bool(tells))
+        informative = counts[best] >= counts[-1] + _TELLS * sigma and self.ways[best] != _LARGEST
+        return Decision(self.ways[best], bool(informative))
 
 
 @dataclass(frozen=True, eq=False)
 class ClassReleases:
-    """What a fit of class means releases, from public numbers.
+    """Releases of a fit of class means, planned from public numbers.
 
     Parameters
     ----------
@@ -532,7 +540,7 @@ class ClassReleases:
             return
         dim = self.geometry.dim
         sums, moment = labelled(1.0, dim, self.n_classes), Moment(SHORTER, dim)
-        for share in (self.left - _COUNT, 1.0):  # what the search leaves lies in between
+        for share in (self.remaining - _COUNT, 1.0):  # what the search leaves lies in between
             sums.check(self.total * math.sqrt(share * (1.0 - self._moment_share)))
             if self._moment_share:
                 moment.check(self.total * math.sqrt(share * self._moment_share))
@@ -543,12 +551,12 @@ class ClassReleases:
         return _POOLED if _LINEAR in self.vote.ways else 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Share of the sums, their second moment, and of the count of clipped records."""
         return 1.0 - self.vote.share - (0.0 if self.search is None else self.search.shares.total)
 
     def work(self, n: int) -> Work:
-        """What a fit of n rows asks of the machine."""
+        """Memory and time of a fit of n rows."""
         dim, numbers = self.geometry.dim, 24.0 * self.geometry.dim * self.n_classes
         work = Work.of_points(self.geometry, n).plus(numbers, "the number of classes")
         if not self._moment_share:
@@ -571,12 +579,12 @@ class ClassReleases:
         budget, count = self.begun()
         if self.search is not None:
             self.search.shares.reserve(budget)
-        self.sums(Found(None), count, budget)
+        self.sums(BallEstimate(None), count, budget)
         return budget
 
     def sums(
         self,
-        ball: GeodesicBall | Found,
+        ball: GeodesicBall | BallEstimate,
         count: GaussianCount | LaplaceCount,
         budget: GaussianBudget | PureBudget,
         reach: float | None = None,
@@ -584,6 +592,6 @@ class ClassReleases:
         """The class sums in a ball, public or found, for what is left of the budget."""
         dim, moment_mu = self.geometry.dim, None
         if self._moment_share:
-            moment_mu = budget.take(self._moment_share * budget.left, MOMENT, dim**2)
+            moment_mu = budget.take(self._moment_share * budget.remaining, MOMENT, dim**2)
         rest = budget.rest(_SUMS, self.n_classes * (dim + 1))
         return ClassSums(self, ball.center, ball.radius, count, rest, reach, moment_mu)

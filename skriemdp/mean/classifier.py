@@ -18,20 +18,25 @@ from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.estimator import Data, Plan, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import ball_cure, clipped_share
-from skriemdp.core.parameters import GivenBy
+from skriemdp.core.parameters import RequiresParameter
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import Found
+from skriemdp.location_scale.search import BallEstimate
 from skriemdp.mean.class_releases import (
     ClassReleases,
     ClassRule,
     ClassSums,
     PeopleOfClasses,
     Vote,
-    tells_linearly,
+    linear_pays,
 )
 from skriemdp.mean.domains import PointClassifier, public_domain, public_facts, search_domain
-from skriemdp.mean.expected import expected_error, expected_joint_mean, held_radius, told_spread
+from skriemdp.mean.expected import (
+    expected_error,
+    expected_joint_mean,
+    radius_at_level,
+    stated_spread,
+)
 from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.linear_decision import LinearDecision
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-# About a public center, as after recentring, people's class means are shortened to this part of the
+# About a public center, as after recentring, people's class means are clipped to this part of the
 # distance that holds most people: what they lose of their length is much alike, and noise is in
 # proportion (benchmarks/people.py, "search").
 _OF_PEOPLE = 0.6
@@ -65,7 +70,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         finding one.  None means "private" with ``radius="private"``, and the geometry's base point
         (zero, root, pole) with a number, which matrices of "spd" do not have.
     radius : float or "private", default="private"
-        Public radius of that ball, in geodesic distance; rows outside are shortened to it,
+        Public radius of that ball, in geodesic distance; rows outside are clipped to it,
         silently.  "private" spends a part of the budget on finding one.
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
@@ -136,7 +141,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     cost no more budget.  What `decision_` says is a further release, for 2 to 4 % of ``mu**2``:
     noisy numbers of the records that each way labels right.  A linear decision needs one second
     moment of all records more, for 12 % of what the search leaves, of sensitivity ``sqrt(2) s^2``
-    with vectors shortened to ``s = .75 r`` (docs/theory/moments.md).  `predict`, `predict_proba`
+    with vectors clipped to ``s = .75 r`` (docs/theory/moments.md).  `predict`, `predict_proba`
     and `score` depend on the rows they are given.
 
     References
@@ -155,11 +160,11 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     """
 
     __metadata_request__fit = {"groups": True}
-    _left_by_presence = 0.45
+    _share_after_presence = 0.45
     _rule: ClassRule
-    inference_: Any = GivenBy("uncertainty=True")
-    covariances_: Any = GivenBy("uncertainty=True")
-    tangent_covariances_: Any = GivenBy("uncertainty=True")
+    inference_: Any = RequiresParameter("uncertainty=True")
+    covariances_: Any = RequiresParameter("uncertainty=True")
+    tangent_covariances_: Any = RequiresParameter("uncertainty=True")
 
     def __init__(
         self,
@@ -401,17 +406,17 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         fit, n = plan.settings, facts["n"]
         if isinstance(fit, JointMean):
             return expected_joint_mean(fit, spread)
-        k, dim, told = fit.n_classes, fit.geometry.dim, told_spread(fit.ball, spread)
+        k, dim, stated = fit.n_classes, fit.geometry.dim, stated_spread(fit.ball, spread)
         (budget, count), ball, search = fit.begun(), fit.ball, fit.search
         if search is not None:
             search.near().shares.reserve(budget)
-            radius = search.radius or held_radius(told[0], search.level, dim)
-            ball = Found(fit.geometry.base_point, radius=radius, level=search.level)
+            radius = search.radius or radius_at_level(stated[0], search.level, dim)
+            ball = BallEstimate(fit.geometry.base_point, radius=radius, level=search.level)
         sums = fit.sums(ball, count, budget)
         noise = math.sqrt(dim) * sums.noise_scale(n)
         floor = math.sqrt(dim) * dataclasses.replace(sums, rest=budget.total).noise_scale(n)
         name = f"sums and sizes of {k} classes in a ball, {budget.law} noise"
-        found = expected_error(name, noise, floor, n / k, told)
+        found = expected_error(name, noise, floor, n / k, stated)
         assumed = f"{found.assumed}; their mean is that of all classes, which are equally large"
         return found._replace(assumed=assumed)
 
@@ -444,7 +449,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             vote = dataclasses.replace(fit.vote, rule=self._rule)
             decision = vote.release(data.units, streams("decision"))
             self.decision_ = decision.way
-            if not decision.tells:
+            if not decision.informative:
                 _warn_undecided(decision.way)
             else:  # of records whose own labels drew the means to them
                 _warn_together(self._rule)
@@ -466,7 +471,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         self._clipped_noise = seen.clipped_noise
         asked, linear = (joint.geometry, joint.n, len(known), joint.mu), None
-        if len(known) > 1 and tells_linearly(*asked):
+        if len(known) > 1 and linear_pays(*asked):
             moments = joint.pooled(found, seen.radius)
             linear = LinearDecision.of(joint.geometry, seen.center, moments)
             self.decision_ = "linear"
@@ -522,21 +527,21 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         sigma = math.sqrt(n_tables) * count.sigma / n
         searchable = not statistic.fit.pure and self.shape is None and n_tables == 1
         cure = ball_cure(self.center, self.radius, searchable)
-        told = outside / n, sigma, 1.0 - kept, self.radius_, cure
-        self.clipped_fraction_ = clipped_share(*told, statistic.fit.pure)
+        stated = outside / n, sigma, 1.0 - kept, self.radius_, cure
+        self.clipped_fraction_ = clipped_share(*stated, statistic.fit.pure)
         if not statistic.fit.vote.ways:
             _warn_together(self._rule)
 
 
 # Of equal means one in 200 stands out so far.
-_APART = 3.0
+_SEPARATED = 3.0
 # Up to here labels can be right, and the released means tell.
 _HOPELESS = 2.0
 
 
 def _warn_together(rule: ClassRule) -> None:
     """Warn, from released means, when nothing tells them from equal ones."""
-    if rule.apart < _APART:
+    if rule.separation < _SEPARATED:
         warn_user(
             "the released class means differ by no more than their noise may explain, so nothing "
             "here tells whether predict is right more often than one label for all rows would be. "
@@ -561,7 +566,7 @@ def _warn_little_information(fit: ClassReleases, n: int) -> None:
     """Warn, from public numbers, when the noise of a class mean is of the size of the ball."""
     dim, n_classes, grouped = fit.geometry.dim, fit.n_classes, fit.grouped
     # About the mu of the sums, or the epsilon of pure ones.
-    rest = fit.total * (fit.left if fit.pure else math.sqrt(fit.left))
+    rest = fit.total * (fit.remaining if fit.pure else math.sqrt(fit.remaining))
     sigma = 2.0 * (math.sqrt(dim + 3.0) if fit.pure else 1.0) / rest
     noise = sigma * math.sqrt(dim) * (math.sqrt(n_classes) if grouped else n_classes) / n
     if noise > _HOPELESS:

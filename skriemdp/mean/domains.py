@@ -133,7 +133,7 @@ def search_domain(
 
 
 def logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Normal coordinates of all points, each from its own numbers alone, to the last bit."""
+    """Normal coordinates of all points, each from its own numbers alone, bitwise."""
     return np.asarray(map_tiles(logarithms_at(geometry, center), points))
 
 

@@ -29,7 +29,7 @@ from skriemdp.core.manifold_input import (
     public_point,
     refuse_foreign,
 )
-from skriemdp.core.parameters import GivenBy
+from skriemdp.core.parameters import RequiresParameter
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
@@ -47,7 +47,12 @@ from skriemdp.mean.domains import (
 )
 from skriemdp.mean.expected import expected_joint_mean, expected_mean, expected_table_mean
 from skriemdp.mean.exports import pyriemann_metric, synthetic_points
-from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE, JointMean, Seen, plan_joint_mean
+from skriemdp.mean.joint_releases import (
+    LARGEST_COUNT_NOISE,
+    JointMean,
+    TangentSample,
+    plan_joint_mean,
+)
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -69,7 +74,7 @@ from skriemdp.mean.releases import (
     StartAlone,
     default_clip,
     default_descent,
-    found_ball,
+    estimated_ball,
     inside,
     plan_tangent_mean,
     projected_records,
@@ -316,11 +321,11 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
-    inference_: Any = GivenBy("uncertainty=True")
-    covariance_: Any = GivenBy("uncertainty=True")
-    standard_error_: Any = GivenBy("uncertainty=True")
-    tangent_covariance_: Any = GivenBy("uncertainty=True and statistic='mean'")
-    frechet_variance_: Any = GivenBy("uncertainty=True and statistic='mean'")
+    inference_: Any = RequiresParameter("uncertainty=True")
+    covariance_: Any = RequiresParameter("uncertainty=True")
+    standard_error_: Any = RequiresParameter("uncertainty=True")
+    tangent_covariance_: Any = RequiresParameter("uncertainty=True and statistic='mean'")
+    frechet_variance_: Any = RequiresParameter("uncertainty=True and statistic='mean'")
 
     def __init__(
         self,
@@ -525,7 +530,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     @property
-    def _left_by_presence(self) -> float:
+    def _share_after_presence(self) -> float:
         return 0.45 if self.uncertainty else 0.6
 
     def _needs_public_n(self, groups: Any) -> str:
@@ -781,12 +786,12 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 "them by themselves, or divide them by a public number of their size."
             )
 
-    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: Seen) -> None:
+    def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: TangentSample) -> None:
         """A mean with its second moment."""
         self.inference_ = inference
         self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
-        self.mechanism_ = "adaptive" if joint.looks else "tangent"
+        self.mechanism_ = "adaptive" if joint.refines_ball else "tangent"
         self.noise_scale_ = inference.first_noise
         self.covariance_ = inference.covariance
         self.standard_error_ = standard_error(self.covariance_)
@@ -832,7 +837,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             if public is None:
                 warn_direction(found)
                 clipped = 1.0 - found.level
-            ball = found_ball(geometry, found)
+            ball = estimated_ball(geometry, found)
             if chosen.steps(geometry):
                 ball = None
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")

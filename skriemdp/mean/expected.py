@@ -24,7 +24,7 @@ from skriemdp.privacy.laplace import laplace_law
 _WORTH = 0.25
 
 
-def told_spread(ball: GeodesicBall | None, spread: Any) -> tuple[float, str, str]:
+def stated_spread(ball: GeodesicBall | None, spread: Any) -> tuple[float, str, str]:
     """The spread that errors are told for, their unit, and what that assumes."""
     round_cloud = "records spread like a round Gaussian about their mean"
     if spread is not None:
@@ -38,12 +38,12 @@ def told_spread(ball: GeodesicBall | None, spread: Any) -> tuple[float, str, str
     return ball.radius, "", "records may fill the public ball; pass spread= if they do not"
 
 
-def held_radius(spread: float, level: float, dim: int) -> float:
+def radius_at_level(spread: float, level: float, dim: int) -> float:
     """Radius of the ball about the mean that holds the share `level` of a round Gaussian cloud."""
     return spread * math.sqrt(float(chdtri(dim, 1.0 - level)) / dim)
 
 
-def left_by_search(search: LocationScaleSearch, *before: float | None) -> float:
+def mu_after_search(search: LocationScaleSearch, *before: float | None) -> float:
     """The mu that is left where data lie near enough for no further steps.
 
     `before` are the mu of other releases.
@@ -53,10 +53,10 @@ def left_by_search(search: LocationScaleSearch, *before: float | None) -> float:
 
 
 def expected_error(
-    mechanism: str, noise: float, floor: float, n: int, told: tuple[float, str, str]
+    mechanism: str, noise: float, floor: float, n: int, stated: tuple[float, str, str]
 ) -> Expected:
     """Errors of a mean of n records with this `noise`, and with the noise of the whole budget."""
-    spread, unit, assumed = told
+    spread, unit, assumed = stated
     errors = (
         ExpectedError("noise", noise, unit),
         ExpectedError("floor", min(noise, floor), unit),
@@ -81,7 +81,7 @@ def expected_mean(
 
     `release` is what a public ball will be asked by.
     """
-    dim, told = geometry.dim, told_spread(ball, spread)
+    dim, stated = geometry.dim, stated_spread(ball, spread)
     law = "gaussian" if chosen.law is None else "laplace"
     whole = (
         MeanNoise(gaussian_mu(*target), None) if chosen.law is None else _whole_law(dim, *target)
@@ -89,16 +89,16 @@ def expected_mean(
     name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
     search = chosen.search
     if search is not None:
-        radius = search.radius or held_radius(told[0], search.level, dim)
+        radius = search.radius or radius_at_level(stated[0], search.level, dim)
         radius = min(radius, math.inf if ball is None else ball.radius)
         if chosen.law is None:
-            left = left_by_search(search, chosen.count)
+            left = mu_after_search(search, chosen.count)
             chosen = dataclasses.replace(chosen, mu=left)
         scale = chosen.noise.sigma(radius, dim, n)
         if shrink and search.center is None and dim > 2:
             scale *= _shrunken(search, scale, radius, dim, n)
         floor = whole.sigma(radius, dim, n)
-        return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+        return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, stated)
     assert ball is not None  # public or searched for
     if isinstance(release, TangentMean):
         scale, radius = release.noise_scale, ball.radius
@@ -109,7 +109,7 @@ def expected_mean(
     else:
         return Expected(f"{chosen.mechanism} in a public ball")
     floor = whole.sigma(radius, dim, n)
-    return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+    return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, stated)
 
 
 def _whole_law(dim: int, epsilon: float, delta: float) -> MeanNoise:
@@ -125,28 +125,28 @@ def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int
 
 def expected_table_mean(table: TableMean, spread: Any) -> Expected:
     """Expected error of a mean of columns in scales of their own, if they are alike."""
-    dim, n, told = table.geometry.dim, table.n, told_spread(None, spread)
+    dim, n, stated = table.geometry.dim, table.n, stated_spread(None, spread)
     assert table.bounds.search is not None  # nothing is public
-    radius = held_radius(told[0], table.bounds.search.level, dim)
+    radius = radius_at_level(stated[0], table.bounds.search.level, dim)
     noise = table.noise(table.bounds.usual_mu)
     law = "gaussian" if table.law is None else "laplace"
     whole = MeanNoise(table.mu, None)
     size, floor = (math.sqrt(dim) * one.sigma(radius, dim, n) for one in (noise, whole))
-    return expected_error(f"tangent in a private ball, {law} noise", size, floor, n, told)
+    return expected_error(f"tangent in a private ball, {law} noise", size, floor, n, stated)
 
 
 def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
     """Expected error of a mean that is released with its second moment."""
-    dim, n, told = joint.geometry.dim, joint.n, told_spread(joint.ball, spread)
+    dim, n, stated = joint.geometry.dim, joint.n, stated_spread(joint.ball, spread)
     mu, radius = joint.joint_mu, 0.0 if joint.ball is None else joint.ball.radius
     if joint.search is not None:
-        mu = left_by_search(joint.search, joint.count_mu)
-        held = joint.wider * held_radius(told[0], joint.search.level, dim)
-        radius = joint.search.radius or held
-    elif joint.looks:
-        radius = min(radius, joint.wider * held_radius(told[0], 0.999, dim))
-    vectors = joint.lifts(radius, joint.mu).held
+        mu = mu_after_search(joint.search, joint.count_mu)
+        bounded_set = joint.wider * radius_at_level(stated[0], joint.search.level, dim)
+        radius = joint.search.radius or bounded_set
+    elif joint.refines_ball:
+        radius = min(radius, joint.wider * radius_at_level(stated[0], 0.999, dim))
+    vectors = joint.lifts(radius, joint.mu).bounded_set
     over = math.sqrt(dim / 2.0) / (joint.weight * radius * n)
     noise, floor = (over * vectors.sigma(vectors.check(one)) for one in (mu, joint.mu))
     name = "mean and second moment together, gaussian noise"
-    return expected_error(name, noise, floor, n, told)
+    return expected_error(name, noise, floor, n, stated)

@@ -18,7 +18,7 @@ from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import (
     RADIUS,
     LocationScaleSearch,
-    Radii,
+    RadiusGrid,
     Shares,
     james_stein,
 )
@@ -26,10 +26,10 @@ from skriemdp.mean.domains import public_facts
 from skriemdp.mean.linear_decision import ClassMoments
 from skriemdp.mean.planning import grid_inside
 from skriemdp.mean.releases import inside
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, Release
 from skriemdp.mechanisms.counts import noisy_fraction
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -67,7 +67,7 @@ def widest(geometry: Geometry) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TangentSample:
     """Records as they are seen from the last centre: not released, unlike the numbers around."""
 
     center: np.ndarray
@@ -114,7 +114,7 @@ class JointMean:
         Public.
     search : LocationScaleSearch or None
         For what is private of the ball; exactly one of the two is given.
-    looks : bool
+    refines_ball : bool
         Whether a rough mean and a radius around it are released first, in a public ball.
     n_classes : int, optional
         Then there are moments of each class.
@@ -122,7 +122,7 @@ class JointMean:
     Notes
     -----
     *Guarantee*: mu-GDP.  A count moves by one, a rough mean by 2r over n, a radius comes from
-    counts; with z the logarithm of a record, shortened to the radius r, and y = 1, what is released
+    counts; with z the logarithm of a record, clipped to the radius r, and y = 1, what is released
     in the end is ``sum w w'`` of the lifts ``w = (z, a r)``, which moves by at most
     ``sqrt(2) r^2 (1 + a^2)`` (docs/theory/moments.md).  Every release is asked with what earlier
     ones answered and their ``mu_t^2`` add up to ``mu^2``.  The sums of all classes, label included,
@@ -136,7 +136,7 @@ class JointMean:
     wider: float
     ball: GeodesicBall | None = None
     search: LocationScaleSearch | None = None
-    looks: bool = False
+    refines_ball: bool = False
     n_classes: int | None = None
 
     @property
@@ -151,7 +151,7 @@ class JointMean:
         budget.take(_COUNT, COUNT, 1)
         if self.search is not None:
             self.search.shares.reserve(budget)
-        elif self.looks:
+        elif self.refines_ball:
             budget.take(_LOOK_MEAN, "rough mean", dim)
             budget.take(_LOOK_RADIUS, RADIUS, 1)
         budget.rest(_MOMENTS, (self.n_classes or 1) * (dim + 1) ** 2)
@@ -186,54 +186,58 @@ class JointMean:
         _ = self.releases
         # A search spends what it needs, and less noise needs more bits.
         for mu in (self.joint_mu, self.mu):
-            self.lifts(1.0, mu).held.check(mu)
-        if self.looks:
+            self.lifts(1.0, mu).bounded_set.check(mu)
+        if self.refines_ball:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
-    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[MeanInference, Seen]:
+    def release(
+        self, records: PointRecords, streams: NoiseStreams
+    ) -> tuple[MeanInference, TangentSample]:
         """Release the moments; return the inference from them and the private tangent vectors.
 
         Where the number of `records` was released, the moments count them once more.
         """
-        seen, noise = self.seen(records, streams), records.noise
-        found, n = self.moments(seen, streams("tangent moments")), float(self.n)
+        tangent_sample, noise = self.tangent_sample(records, streams), records.noise
+        found, n = self.moments(tangent_sample, streams("tangent moments")), float(self.n)
         if noise:
             weight = found.count_sigma**2 / (noise**2 + found.count_sigma**2)
             n = max(weight * n + (1.0 - weight) * float(found.counts), 1.0)
             noise *= math.sqrt(weight)
-        return self._inference(seen, found, n if noise else self.n, noise), seen
+        return self._inference(tangent_sample, found, n if noise else self.n, noise), tangent_sample
 
     def release_classes(
         self, records: PointRecords, labels: np.ndarray, streams: NoiseStreams
-    ) -> tuple[tuple[MeanInference | None, ...], np.ndarray, Moments, Seen]:
-        """What is known of each class, class means, and what a fit released.
+    ) -> tuple[tuple[MeanInference | None, ...], np.ndarray, Moments, TangentSample]:
+        """Release all classes; return their inferences, class means, moments and tangent sample.
 
         `labels` are places in the list of classes.  Nothing is known of a class whose released
         number of records is below `LEAST_COUNT`; its mean is that of its logarithms.
         """
-        seen = self.seen(records, streams)
-        found = self.moments(seen, streams("class moments"), labels)
+        tangent_sample = self.tangent_sample(records, streams)
+        found = self.moments(tangent_sample, streams("class moments"), labels)
         known: list[MeanInference | None] = []
         means: list[np.ndarray] = []
         for k, count in enumerate(found.counts.tolist()):
             if count >= LEAST_COUNT:
-                one = self._inference(seen, found, count, found.count_sigma, k)
+                one = self._inference(tangent_sample, found, count, found.count_sigma, k)
                 known, means = [*known, one], [*means, one.mean]
                 continue
             rough = found.first[k] / max(count, 1.0)
-            rough = rough * min(1.0, seen.radius / max(float(np.linalg.norm(rough)), 1e-300))
+            rough = rough * min(
+                1.0, tangent_sample.radius / max(float(np.linalg.norm(rough)), 1e-300)
+            )
             known.append(None)
-            means.append(np.asarray(self.geometry.exp_coordinates(seen.center, rough)))
-        return tuple(known), np.stack(means), found, seen
+            means.append(np.asarray(self.geometry.exp_coordinates(tangent_sample.center, rough)))
+        return tuple(known), np.stack(means), found, tangent_sample
 
     def _inference(
-        self, seen: Seen, found: Moments, n: float, noise: float, of: Any = ()
+        self, tangent_sample: TangentSample, found: Moments, n: float, noise: float, of: Any = ()
     ) -> MeanInference:
-        """What is known of n records, a number with this noise; `of` is their class."""
+        """Inference for the mean of n records, a number with this noise; `of` is their class."""
         return MeanInference(
             self.geometry,
-            seen.center,
-            seen.radius,
+            tangent_sample.center,
+            tangent_sample.radius,
             found.first[of] / n,
             found.second[of] / n,
             n,
@@ -243,11 +247,17 @@ class JointMean:
         )
 
     def moments(
-        self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
+        self,
+        tangent_sample: TangentSample,
+        rng: np.random.Generator,
+        labels: np.ndarray | None = None,
     ) -> Moments:
         """The joint release."""
-        lifts, ones = self.lifts(seen.radius, seen.mu), np.ones((len(seen.vectors), 1))
-        units = Units((seen.vectors, ones, *(() if labels is None else (labels,))))
+        lifts, ones = (
+            self.lifts(tangent_sample.radius, tangent_sample.mu),
+            np.ones((len(tangent_sample.vectors), 1)),
+        )
+        units = Units((tangent_sample.vectors, ones, *(() if labels is None else (labels,))))
         second, first, counts = lifts.release(units, rng)
         return Moments(second, first[..., 0], counts[..., 0, 0], *lifts.sigmas)
 
@@ -260,7 +270,7 @@ class JointMean:
             self.n, radius, first, found.counts, second / square, sums, noise / square
         )
 
-    def seen(self, records: PointRecords, streams: NoiseStreams) -> Seen:
+    def tangent_sample(self, records: PointRecords, streams: NoiseStreams) -> TangentSample:
         """The last ball, and the records as they are seen from its centre."""
         budget = GaussianBudget(self.mu, self.releases)
         count_mu = budget.take(_COUNT, COUNT, 1)
@@ -268,7 +278,7 @@ class JointMean:
         vectors = records.vectors(center)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
         noisy = noisy_fraction(outside, self.n, count_mu, False, streams("clipped fraction"))
-        return Seen(center, radius, vectors, *noisy, budget.rest(_MOMENTS))
+        return TangentSample(center, radius, vectors, *noisy, budget.rest(_MOMENTS))
 
     def _place(
         self, records: PointRecords, budget: GaussianBudget, streams: NoiseStreams
@@ -281,11 +291,11 @@ class JointMean:
             most = min(widest(self.geometry), self.search.radii.limit)
             return found.center, min(wider * found.radius, most)
         assert self.ball is not None  # one of the two is given
-        if not self.looks:
+        if not self.refines_ball:
             return self.ball.center, self.ball.radius
-        return self._look(self.ball, records, budget, streams)
+        return self._refine_ball(self.ball, records, budget, streams)
 
-    def _look(
+    def _refine_ball(
         self,
         public: GeodesicBall,
         records: PointRecords,
@@ -294,21 +304,24 @@ class JointMean:
     ) -> tuple[np.ndarray, float]:
         """A rough mean in the public ball, and a radius around it that holds the data."""
         geometry = self.geometry
-        held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN, "rough mean")
-        seen = records.logarithms(public.center)
-        found, scale = private_sum(*seen, held, mu, streams("rough mean", 0))
+        bounded_set, mu = (
+            ball(Ball(public.radius), geometry.dim),
+            budget.take(_LOOK_MEAN, "rough mean"),
+        )
+        tangent_sample = records.logarithms(public.center)
+        found, scale = private_sum(*tangent_sample, bounded_set, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
         center = inside(public, np.asarray(geometry.exp_coordinates(public.center, move)))
         # The spread of the logarithm of a radius about the public one: what is answered where
         # counts say nothing.
-        known = Radii(grid_inside(public), 0.7 * public.radius, spread=1.2)
+        known = RadiusGrid(grid_inside(public), 0.7 * public.radius, spread=1.2)
         shares = Shares(0.0, 0.0, 0.0, _LOOK_RADIUS, 0)
         about = LocationScaleSearch(
             *(self.n, geometry.dim, self.mu, shares, known),
             center=center,
             noise=left,
-            highest=_MOST_WANTED,
-            beyond=_BEYOND,
+            max_level=_MOST_WANTED,
+            expected_clipped=_BEYOND,
         )
         radius = about.release(records, budget, streams).radius
         return center, min(self.wider * radius, public.radius)
@@ -347,7 +360,9 @@ def plan_joint_mean(
             "radius and a center near the data, or radius='private'."
         )
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
-    looks = ball is not None and mechanism == "auto" and n * mu >= least and n_classes is None
-    plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks, n_classes)
+    refines_ball = (
+        ball is not None and mechanism == "auto" and n * mu >= least and n_classes is None
+    )
+    plan = JointMean(geometry, n, mu, weight, wider, ball, search, refines_ball, n_classes)
     plan.check()
     return plan

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp.geometry import Geometry
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mean.noise_shape import NoiseShape
-from skriemdp.mechanisms.bounds import shortened
+from skriemdp.mechanisms.bounds import clip_norms
 
 # Of the logarithms of the classes' shares.  One covariance for all is too wide for narrow classes
 # and for the middle of heavy tails: distances come out too short, and whole shares count too much
@@ -24,7 +24,7 @@ _LEAST_EIGENVALUE = 1e-3
 
 
 class ClassMoments(NamedTuple):
-    """What was released of n records by class, in coordinates at the centre of a ball.
+    """Released moments of n records by class, in coordinates at the centre of a ball.
 
     All but the radius is in units of it.
 
@@ -34,7 +34,7 @@ class ClassMoments(NamedTuple):
     sums : ndarray of shape (k, dim)
     counts : ndarray of shape (k,)
     second : ndarray of shape (dim, dim)
-        ``sum z z'`` of all records, of vectors shortened to the length `longest`.
+        ``sum z z'`` of all records, of vectors clipped to the length `longest`.
     sum_sigma, second_sigma : float
         Standard deviation of the noise on every coordinate of a sum, and of that on ``sum z z'``
         along every symmetric matrix of norm one.
@@ -128,7 +128,7 @@ def _within(
 ) -> np.ndarray:
     """Covariance within classes, positive definite."""
     dim, noise = len(common), found.second_sigma / found.n
-    centers = shortened(common + means, found.longest)
+    centers = clip_norms(common + means, found.longest)
     within = found.second / found.n - (centers.T * shares) @ centers
     # The mean eigenvalue is known up to this noise of its own.
     middle = max(float(np.trace(within)) / dim, noise / math.sqrt(dim))

@@ -18,9 +18,9 @@ from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.domains import logarithms, public_domain, search_domain
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.mechanisms.bounds import lifted
 from skriemdp.mechanisms.budget import GaussianBudget, Release
-from skriemdp.mechanisms.held import Moment
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import GaussianEvent
@@ -121,7 +121,7 @@ class GeometricMedian:
         """Names of what may be released, with shares."""
         budget = GaussianBudget(self.mu)
         self.search.shares.reserve(budget)
-        for step in self._steps(budget.left):
+        for step in self._steps(budget.remaining):
             self._take(budget, step)
         return budget.releases
 
@@ -138,9 +138,9 @@ class GeometricMedian:
         """mu of the two releases of a step."""
         size = (self.geometry.dim + 1) ** 2
         bends = budget.take(step.bends, _BENDS, size) if step.bends else 0.0
-        return bends, budget.take(min(step.directions, budget.left), _DIRECTIONS, size)
+        return bends, budget.take(min(step.directions, budget.remaining), _DIRECTIONS, size)
 
-    def _held(self, unit: float, people: bool = False) -> Moment:
+    def _bounded_set(self, unit: float, people: bool = False) -> Moment:
         return Moment(unit * math.sqrt(2.0), self.geometry.dim + 1, people)
 
     def check(self) -> None:
@@ -148,8 +148,8 @@ class GeometricMedian:
         # What a search leaves goes to the last steps, and less noise needs more bits.
         for left in (1.0 - self.search.shares.total, 1.0):
             for share in {share for step in self._steps(left) for share in step if share}:
-                self._held(1.0).check(self.mu * math.sqrt(share))
-                self._held(1.0, people=True).check(self.mu * math.sqrt(share))
+                self._bounded_set(1.0).check(self.mu * math.sqrt(share))
+                self._bounded_set(1.0, people=True).check(self.mu * math.sqrt(share))
 
     @property
     def bytes(self) -> float:
@@ -166,7 +166,7 @@ class GeometricMedian:
         warn_direction(found)
         point, scale, known, smooth = found.center, found.radius, None, 0.0
         bends: tuple[np.ndarray, float] = (np.empty(0), 0.0)
-        for k, step in enumerate(self._steps(budget.left)):
+        for k, step in enumerate(self._steps(budget.remaining)):
             if known is not None:
                 point = known.mean
                 # The median of the distances is about 1.1 times their harmonic mean.
@@ -182,7 +182,7 @@ class GeometricMedian:
             known = MedianInference(geometry, point, scale, smooth, *bends, *directions, n)
             moved = self._inside(found.center, records.move(point, known.step))
             if not np.array_equal(moved, known.moved):
-                known = dataclasses.replace(known, kept=moved)
+                known = dataclasses.replace(known, clipped_median=moved)
         assert known is not None  # there is a step
         return found.center, found.radius, known
 
@@ -203,8 +203,8 @@ class GeometricMedian:
             units = np.where(lengths > smooth, roots / lengths, 0.0)
             return np.concatenate([rows * units[:, None], roots[:, None]], axis=1)
 
-        held = self._held(1.0, units.groups is not None)
-        noisy = private_sum(units, give, held, mu, rng)
+        bounded_set = self._bounded_set(1.0, units.groups is not None)
+        noisy = private_sum(units, give, bounded_set, mu, rng)
         return noisy.value / self.n, noisy.sigma / self.n
 
     def _directions(
@@ -219,7 +219,7 @@ class GeometricMedian:
         vectors = lifted(rows, smooth, smooth)
         if groups is not None:
             vectors = groups.means(vectors[groups.order])
-        noisy = private_sum(Units((vectors,)), np.array, self._held(smooth), mu, rng)
+        noisy = private_sum(Units((vectors,)), np.array, self._bounded_set(smooth), mu, rng)
         return noisy.value / (self.n * smooth**2), noisy.sigma / (self.n * smooth**2)
 
 
@@ -245,7 +245,7 @@ def plan_median(geometry: Geometry, n: int, mu: float, center: Any, radius: Any)
     start = center if ball is None else ball.center
     search = search_domain(geometry, n, mu, start, "private")
     # The radius is a scale, which far records must not stretch.
-    search = dataclasses.replace(search, highest=0.5)
+    search = dataclasses.replace(search, max_level=0.5)
     dim = geometry.dim
     noise = 2.0 * math.sqrt(dim) / (max(1.0 - 1.0 / dim, 0.5) * n * mu)  # of a step, over the scale
     share = max((noise / _NOISE) ** 2, _LEAST)

@@ -10,7 +10,7 @@ import numpy as np
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.row_releases import COUNT_SHARE
-from skriemdp.location_scale.search import LocationScaleSearch, Radii, Shares
+from skriemdp.location_scale.search import LocationScaleSearch, RadiusGrid, Shares
 from skriemdp.location_scale.start_releases import PublicStart
 from skriemdp.mean.releases import MeanNoise, pure_law
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget, Release
@@ -198,12 +198,12 @@ def plan_mean(
     count = budget.take(COUNT_SHARE, COUNT, 1)
     if search is not None:
         search.shares.reserve(budget)
-    last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", geometry.dim)
+    last = Release(MEAN, budget.remaining, "gaussian" if law is None else "laplace", geometry.dim)
     return MeanPlan(
         mechanism,
         count,
         event,
-        mu=mu * math.sqrt(budget.left) if law is None else None,
+        mu=mu * math.sqrt(budget.remaining) if law is None else None,
         law=law,
         search=search,
         releases=(*budget.releases, last),
@@ -257,10 +257,10 @@ def _inside(
     most = COUNT_SHARE + shares.total
     if n * mu < _LEAST_SEEKING:
         return None, most if fixed else COUNT_SHARE
-    radii = Radii(grid_inside(ball), ball.radius, limit=ball.radius, spread=1.2)
+    radii = RadiusGrid(grid_inside(ball), ball.radius, limit=ball.radius, spread=1.2)
     start = PublicStart(geometry, n, 0.0, ball.center)
     asked = n, dim, mu, shares, radii
-    return LocationScaleSearch(*asked, rule=start, beyond=3.0, highest=0.999), most
+    return LocationScaleSearch(*asked, rule=start, expected_clipped=3.0, max_level=0.999), most
 
 
 def with_laplace(noise: str, dim: int, epsilon: float, delta: float) -> bool:

@@ -18,9 +18,9 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.location_scale.points import PointRecords
-from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
+from skriemdp.location_scale.search import START, BallEstimate, LocationScaleSearch, james_stein
 from skriemdp.mean.uncertainty import NoiseLaw
-from skriemdp.mechanisms import held
+from skriemdp.mechanisms import bounded_sets
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
@@ -61,7 +61,7 @@ def projected_records(problem: FrechetProblem, n: int) -> PointRecords:
     """The projected points of a problem, planned to be n, with what is known of them."""
     records = PointRecords(problem.geometry, problem.points, n)
     if problem.center_rows is not None:
-        records.know(problem.ball.center, problem.center_rows)
+        records.cache_coordinates(problem.ball.center, problem.center_rows)
     return records
 
 
@@ -99,7 +99,7 @@ class MeanNoise:
         """ValueError where integers would be too coarse; before the charge."""
         if self.law is None:
             assert self.mu is not None
-            held.ball(Ball(1.0), dim).check(self.mu)
+            bounded_sets.ball(Ball(1.0), dim).check(self.mu)
 
     def noisy_mean(
         self,
@@ -111,7 +111,7 @@ class MeanNoise:
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
         """Noisy mean of what n records give, and its noise per coordinate."""
-        vectors = held.ball(bound, dim)
+        vectors = bounded_sets.ball(bound, dim)
         if self.law is None:
             assert self.mu is not None
             total, sigma = private_sum(units, give, vectors, self.mu, rng)
@@ -123,7 +123,7 @@ class MeanNoise:
 
     def sigma(self, radius: float, dim: int, n: int) -> float:
         """The noise per coordinate of a mean of vectors in a ball of this radius."""
-        vectors = held.ball(Ball(radius), dim)
+        vectors = bounded_sets.ball(Ball(radius), dim)
         if self.law is None:
             assert self.mu is not None
             return vectors.sigma(vectors.check(self.mu)) / n
@@ -180,7 +180,7 @@ class LogStep:
     leads towards the stationary point that lies nearest, which is the Fréchet mean where the data
     lie in an open half sphere.
 
-    *Guarantee*: that of :class:`MeanNoise`; each logarithm is shortened to the radius, so that
+    *Guarantee*: that of :class:`MeanNoise`; each logarithm is clipped to the radius, so that
     their sum moves by at most twice that, past the cut locus too.  What follows is post-processing.
     """
 
@@ -201,7 +201,7 @@ class LogStep:
 
     @classmethod
     def after(
-        cls, geometry: Geometry, found: Found, n: int, noise: MeanNoise, shrink: bool
+        cls, geometry: Geometry, found: BallEstimate, n: int, noise: MeanNoise, shrink: bool
     ) -> LogStep:
         """The step from the centre that a search found on a space that is not Hadamard."""
         hessian = 1.0 if found.length is None else sphere_hessian(found.length, geometry.dim)
@@ -231,7 +231,7 @@ def inside(ball: GeodesicBall, point: np.ndarray) -> np.ndarray:
     return np.asarray(ball.project(point))
 
 
-def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
+def estimated_ball(geometry: Geometry, found: BallEstimate) -> GeodesicBall:
     """The ball of a search, no wider than balls may be."""
     limit = geometry.radius_limit
     # Radii that were found stay below the limit of the geometry, by a convention.
@@ -453,16 +453,16 @@ class LogSums:
         return 1 + self.mean.ball.geometry.dim
 
     @property
-    def _held(self) -> held.VectorSet:
+    def _bounded_set(self) -> bounded_sets.VectorSet:
         """The set of what a record adds."""
-        return held.ball(Ball(self.mean.ball.radius), self.mean.ball.geometry.dim)
+        return bounded_sets.ball(Ball(self.mean.ball.radius), self.mean.ball.geometry.dim)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Number outside the ball, and sum of the logarithms."""
         mu = self.mean.noise.mu
         assert mu is not None  # as planned
-        return self.count.part("clipped fraction"), part_of("tangent mean", self._held, mu)
+        return self.count.part("clipped fraction"), part_of("tangent mean", self._bounded_set, mu)
 
     def exact(self, records: Units) -> list[np.ndarray]:
         """The exact integers of both."""
@@ -470,11 +470,14 @@ class LogSums:
         points = PointRecords(ball.geometry, records.arrays[0], groups=records.groups)
         outside = points.outside(ball.center, ball.radius)
         seen = points.logarithms(ball.center)
-        return [self.count.exact(outside), integer_total(*seen, self._held, self.parts[1].steps)]
+        return [
+            self.count.exact(outside),
+            integer_total(*seen, self._bounded_set, self.parts[1].steps),
+        ]
 
     def decoded(self, noisy: np.ndarray) -> np.ndarray:
         """Number and sum, of noisy integers."""
-        vectors = self._held.value(noisy[1:], self.parts[1].steps)
+        vectors = self._bounded_set.value(noisy[1:], self.parts[1].steps)
         return np.concatenate([self.count.value(noisy[:1]), vectors])
 
     def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:

@@ -24,7 +24,7 @@ from skriemdp.privacy.laplace import LaplaceEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.location_scale.row_releases import RowPlace
+    from skriemdp.location_scale.row_releases import RowBallEstimate
 
 # Shares of mu**2 for the scales of columns: (64 / s)**2 between these, s = n mu / sqrt(d); and the
 # part that looks inside one cell.  Columns have own scales if one norm costs a column so many times
@@ -43,7 +43,7 @@ class Released(NamedTuple):
     """What a fit released."""
 
     mean: np.ndarray
-    place: RowPlace
+    place: RowBallEstimate
     scale: np.ndarray
     unlike: bool
     sigma: float
@@ -133,19 +133,19 @@ def plan_table_mean(
     # From four times as many records on, far quantiles stand out of the noise.
     how["tails"] = _TAILS if need < 1.0 / 16.0 else 0.0
     bounds = RowBounds(
-        n, dim, mu, highest=_HIGHEST, shares=few_shares(n * mu), apart=_CLIP, how=how
+        n, dim, mu, max_level=_HIGHEST, shares=few_shares(n * mu), column_clip=_CLIP, how=how
     )
     if bounds.columns is None:
         return None
     budget, law = GaussianBudget(mu), None
     budget.take(COUNT_SHARE, COUNT, 1)
     bounds.reserve(budget)
-    before, usual = 1.0 - budget.left, 1.0 - (bounds.usual_mu / mu) ** 2
+    before, usual = 1.0 - budget.remaining, 1.0 - (bounds.usual_mu / mu) ** 2
     if noise != "gaussian" and with_laplace(noise, dim, epsilon, delta):
         needed = LAPLACE_GAIN * (1.0 - before) / (1.0 - usual)
         first = GaussianBudget(mu * math.sqrt(before)).event.mu
         law = law_after(dim, epsilon, delta, mu, first, needed)
     if law is None:
-        MeanNoise(mu * math.sqrt(budget.left), None).check(dim)
-    last = Release(MEAN, budget.left, "gaussian" if law is None else "laplace", dim)
+        MeanNoise(mu * math.sqrt(budget.remaining), None).check(dim)
+    last = Release(MEAN, budget.remaining, "gaussian" if law is None else "laplace", dim)
     return TableMean(geometry, n, bounds, mu, law, shrink, (*budget.releases, last))

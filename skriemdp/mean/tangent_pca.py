@@ -74,7 +74,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     components_ : ndarray of shape (n_components, dim)
         Orthonormal, in orthonormal coordinates at `mean_`; largest variance first.
     explained_variance_ : ndarray of shape (n_components,)
-        Variances along them, in squared geodesic distance, of records shortened to `radius_`.  A
+        Variances along them, in squared geodesic distance, of records clipped to `radius_`.  A
         private radius cuts more where n and the budget are small, for less noise.  The largest
         tends to be too large otherwise: noise and sampling both pull the first component towards
         what is large by chance.
@@ -117,7 +117,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     """
 
     __metadata_request__fit = {"groups": True}
-    _left_by_presence = 0.45
+    _share_after_presence = 0.45
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Synthetic records: a wrapped Gaussian at `mean_` with all variances of `spectrum_`.
 
-        They show the released mean and covariance, of records shortened to `radius_`, and nothing
+        They show the released mean and covariance, of records clipped to `radius_`, and nothing
         else of the records.  Post-processing: nothing more is spent, for any `n`.
 
         Parameters
@@ -263,6 +263,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(seen.clipped, 0.0, 1.0))
         search = plan.settings.search
-        if not plan.settings.looks and (search is None or search.radius is not None):
+        if not plan.settings.refines_ball and (search is None or search.radius is not None):
             cure = ball_cure(self.center, self.radius, True)
             clipped_share(seen.clipped, seen.clipped_noise, 0.0, self.radius_, cure)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 
-__all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
+__all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "clip_norms"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -26,7 +26,7 @@ class Ball:
     center : ndarray of shape (dim,), optional
         Zero by default.
     norm : float, default=inf
-        Rows are first shortened to this norm, for what is known of shortened rows.
+        Rows are first clipped to this norm, for what is known of shortened rows.
 
     Notes
     -----
@@ -51,7 +51,7 @@ class Ball:
         return math.isfinite(self.radius)
 
     def clipped(self, norm: float) -> Ball:
-        """A ball that holds every vector of this one after it was shortened to `norm`.
+        """A ball that holds every vector of this one after it was clipped to `norm`.
 
         Shortening is 1-Lipschitz and moves no vector out of the ball of radius `norm` about zero;
         the smaller of the two balls that are known is taken.
@@ -82,17 +82,17 @@ class Ball:
         """
         with np.errstate(all="ignore"):
             if self.norm != math.inf:
-                rows = shortened(rows, self.norm)
+                rows = clip_norms(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
-            return shortened(offsets, self.radius, unit)
+            return clip_norms(offsets, self.radius, unit)
 
 
 def lifted(rows: np.ndarray, norm: float, end: float) -> np.ndarray:
-    """Rows shortened to `norm`, and one coordinate more, `end` for all of them."""
-    return np.concatenate([shortened(rows, norm), np.full((len(rows), 1), end)], axis=1)
+    """Rows clipped to `norm`, and one coordinate more, `end` for all of them."""
+    return np.concatenate([clip_norms(rows, norm), np.full((len(rows), 1), end)], axis=1)
 
 
-def shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.ndarray:
+def clip_norms(rows: np.ndarray, norm: float, unit: float | None = None) -> np.ndarray:
     """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square.
 
     With `unit` they are then divided by it, and always a new array.

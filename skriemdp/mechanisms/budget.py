@@ -58,7 +58,7 @@ class _Budget:
 
     def __init__(self, total: float, planned: tuple[Release, ...] | None = None):
         self.total = total
-        self.left = 1.0
+        self.remaining = 1.0
         self._planned = planned
         self._taken: dict[str, Release] = {}
 
@@ -68,12 +68,12 @@ class _Budget:
         return tuple(self._taken.values())
 
     def _take(self, share: float, name: str, dim: int | None, law: str) -> float:
-        if not 0.0 < share <= min(self.left, self._room(name)):
+        if not 0.0 < share <= min(self.remaining, self._room(name)):
             raise RuntimeError(
                 f"the release {name!r} exceeds what is left of the budget planned for it; it was "
                 "not made."
             )
-        self.left -= share
+        self.remaining -= share
         before = self._taken.get(name, Release(name, 0.0, law or self.law, dim))
         same = dim if dim == before.dim else None
         self._taken[name] = before._replace(share=before.share + share, dim=same)
@@ -82,7 +82,7 @@ class _Budget:
     def _room(self, name: str) -> float:
         """The most that a release of this name may take."""
         if self._planned is None:
-            return self.left
+            return self.remaining
         room, least, reached = 0.0, math.inf, False
         for each in self._planned:
             if each.law == "laplace" and not self.pure:
@@ -116,20 +116,20 @@ class _Budget:
 
     def rest(self, name: str, dim: int | None = None, law: str = "") -> float:
         """The parameter of a release that gets everything left."""
-        return self.take(self.left, name, dim, law)
+        return self.take(self.remaining, name, dim, law)
 
 
 class Steps:
     """The releases of one kind that are left to a run: as many as its event pays for."""
 
     def __init__(self, count: int):
-        self.left = count
+        self.remaining = count
 
     def take(self) -> None:
         """Count one release, before its noise; RuntimeError where none is left."""
-        if self.left < 1:
+        if self.remaining < 1:
             raise RuntimeError("a step exceeds what was planned for this run; it was not made.")
-        self.left -= 1
+        self.remaining -= 1
 
 
 class GaussianBudget(_Budget):

@@ -26,7 +26,7 @@ __all__ = [
     "GaussianNumber",
     "LaplaceCount",
     "noisy_fraction",
-    "told_fraction",
+    "noisy_clip_fraction",
 ]
 
 # A fit warns if the noisy clipped fraction exceeds the expected one by EXCESS plus _SURE standard
@@ -210,10 +210,10 @@ def noisy_fraction(
     return count.release(part, rng) / n, count.sigma / n
 
 
-def told_fraction(
+def noisy_clip_fraction(
     noisy: float,
     sigma: float,
-    meant: float,
+    expected_fraction: float,
     advice: str,
     pure: bool = False,
     *,
@@ -226,16 +226,18 @@ def told_fraction(
     ----------
     noisy, sigma : float
         The released share, and the standard deviation of its noise.
-    meant : float
+    expected_fraction : float
     advice : str
         What was done to them, and what to do about it; public or released.
     pure : bool, default=False
         Whether the noise is Laplace: of as many records as were meant it warns once in 1e6 fits.
     excess : float, default=0.2
-        What is tolerated above `meant`, besides noise.
+        What is tolerated above `expected_fraction`, besides noise.
     of : str, default="the rows"
         What it is a share of.
     """
-    if noisy - meant > max(excess + _SURE * sigma, _RARELY_PURE * sigma if pure else 0.0):
+    if noisy - expected_fraction > max(
+        excess + _SURE * sigma, _RARELY_PURE * sigma if pure else 0.0
+    ):
         warn_user(f"about {min(noisy, 1.0):.0%} of {of} (a private estimate) {advice}")
     return float(np.clip(noisy, 0.0, 1.0))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import shortened
-from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.bounded_sets import Moment
+from skriemdp.mechanisms.bounds import clip_norms
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 
@@ -72,14 +72,14 @@ class Lifts:
         return self.scale * self.norms[0] / self.norms[1]
 
     @property
-    def held(self) -> Moment:
+    def bounded_set(self) -> Moment:
         """The set of ``w w'``."""
         norm = self.norms[0] * math.sqrt(1.0 + self.scale**2)
         return Moment(norm, sum(self.sizes), self.people, classes=self.classes)
 
     def lift(self, z: np.ndarray, y: np.ndarray, *labels: np.ndarray) -> Any:
         """The lifts of some rows; with their labels, where there are any."""
-        parts = shortened(z, self.norms[0]), self.unit * shortened(y, self.norms[1])
+        parts = clip_norms(z, self.norms[0]), self.unit * clip_norms(y, self.norms[1])
         lifts = np.concatenate(parts, axis=1)
         return (lifts, *labels) if labels else lifts
 
@@ -89,7 +89,7 @@ class Lifts:
 
         Standard deviations; of the symmetric ones along every unit matrix.
         """
-        first, unit = self.held.sigma(self.held.check(self.mu)), self.unit
+        first, unit = self.bounded_set.sigma(self.bounded_set.check(self.mu)), self.unit
         return first, first / (math.sqrt(2.0) * unit), first / unit**2
 
     def release(
@@ -109,5 +109,5 @@ class Lifts:
         if len(units.arrays[0]) != len(units.arrays[1]):
             raise ValueError("the two arrays of units must have as many rows.")
         k, unit = self.sizes[0], self.unit
-        noisy = private_sum(units, self.lift, self.held, self.mu, rng).value
+        noisy = private_sum(units, self.lift, self.bounded_set, self.mu, rng).value
         return noisy[..., :k, :k], noisy[..., :k, k:] / unit, noisy[..., k:, k:] / unit**2

@@ -11,8 +11,8 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.sum import plain_sensitivity, plain_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import PureEvent
@@ -90,13 +90,13 @@ class PureSumsAndCounts:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums and counts of rows, each of one group; the sums are exact totals.
 
-        Rows are shortened to `bound`, less what the rounding of a total to a float may add
+        Rows are clipped to `bound`, less what the rounding of a total to a float may add
         (docs/theory/floats.md).
         """
         n = max(1, len(rows))
         share = 1.0 / plain_sensitivity(ball(Ball(1.0), self.dim), n).presence
-        held = ball(Ball(share * self.bound), self.dim).by_party(n_groups)
-        sums, _ = plain_sum(Units((rows, groups)), lambda *tile: tile, held, n)
+        bounded_set = ball(Ball(share * self.bound), self.dim).by_party(n_groups)
+        sums, _ = plain_sum(Units((rows, groups)), lambda *tile: tile, bounded_set, n)
         counts = np.bincount(groups, minlength=n_groups).astype(float)
         noisy: tuple[np.ndarray, np.ndarray] = self.release((sums, counts), rng)
         return noisy

@@ -1,7 +1,7 @@
 """The one place where what records give is added up and gets Gaussian noise: exact integers.
 
 An estimator says who the record is (:class:`skriemdp.mechanisms.units.Units`), what a row gives,
-and which public set holds it (:mod:`skriemdp.mechanisms.held`)::
+and which public set holds it (:mod:`skriemdp.mechanisms.bounded_sets`)::
 
     held = ball(Ball(radius), dim)
     held.check(least_mu)                  # before the charge: ValueError where integers are coarse
@@ -9,9 +9,9 @@ and which public set holds it (:mod:`skriemdp.mechanisms.held`)::
     mean = noisy.value / n                # noisy.sigma is the noise of every coordinate
 
 What a row gives need not lie in the set, nor be finite: the set shortens and rounds it as the last
-thing before it is added.  It must depend on that row alone, to the last bit.  A batch is
-``units.take(numbers)``, and its set must have ``held.halves``; what one of several parties adds is
-:func:`integer_total`.
+thing before it is added.  It must depend on that row alone, bitwise.  A batch is
+``units.take(numbers)``, and its set must have ``bounded_set.halves``; what one of several parties
+adds is :func:`integer_total`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import exact_moment_norm, exact_total_sensitivity
 
 if TYPE_CHECKING:
-    from skriemdp.mechanisms.held import Held, Moment, VectorSet
+    from skriemdp.mechanisms.bounded_sets import BoundedSet, Moment, VectorSet
     from skriemdp.privacy.sensitivity import Sensitivity
 
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
@@ -127,7 +127,9 @@ class ExactTotal:
         return self._integers
 
 
-def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
+def integer_total(
+    units: Units, give: Callable[..., Any], bounded_set: BoundedSet, steps: int
+) -> np.ndarray:
     """Sum one party's records exactly, as integers, without noise.
 
     Parameters
@@ -135,26 +137,26 @@ def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int
     units : Units
     give : callable
         ``give(*rows)``, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
-    held : Held
+    bounded_set : Held
     steps : int
-        Lattice steps between two records, ``held.check(mu)``; public.
+        Lattice steps between two records, ``bounded_set.check(mu)``; public.
 
     Returns
     -------
-    ndarray of shape ``held.shape``
+    ndarray of shape ``bounded_set.shape``
         int64, or Python integers.
     """
-    total = ExactTotal(held.shape, held.largest(steps))
+    total = ExactTotal(bounded_set.shape, bounded_set.largest(steps))
     with np.errstate(all="ignore"):  # a warning would speak of records
-        for tile in units.tiles(give, held.width, held.own):
-            held.add(total, tile, steps)
+        for tile in units.tiles(give, bounded_set.width, bounded_set.per_person):
+            bounded_set.add(total, tile, steps)
     return total.value()
 
 
 def private_sum(
     units: Units,
     give: Callable[..., Any],
-    held: Held,
+    bounded_set: BoundedSet,
     mu: float,
     rng: np.random.Generator,
     add: Callable[..., np.ndarray] = integer_total,
@@ -168,13 +170,14 @@ def private_sum(
     units : Units
     give : callable
         ``give(*rows)``, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
-    held : Held
+    bounded_set : Held
     mu : float
     rng : numpy.random.Generator
     add : callable
         Function that adds, called like :func:`integer_total`, the default.
     part : slice
-        Of the coordinates of a :class:`skriemdp.mechanisms.held.VectorSet`, that is released.
+        Of the coordinates of a :class:`skriemdp.mechanisms.bounded_sets.VectorSet`, that is
+        released.
     averaged : int, optional
         The average of so many answers: as many later releases of the other part pay for it.
 
@@ -186,27 +189,27 @@ def private_sum(
     Raises
     ------
     ValueError
-        Where integers are too coarse; a plan asks ``held.check`` before its charge.
+        Where integers are too coarse; a plan asks ``bounded_set.check`` before its charge.
     """
-    steps = held.check(mu)
-    exact = add(units, give, held, steps)[part]
+    steps = bounded_set.check(mu)
+    exact = add(units, give, bounded_set, steps)[part]
     noisy = noise.draw(
         exact,
         NOISE_SCALE,
         "discrete-gaussian",
         rng,
         sensitivity=steps,
-        presence=held.presence(steps),
+        presence=bounded_set.presence(steps),
         averaged=averaged,
     )
-    return Noisy(held.value(noisy, steps), held.sigma(steps))
+    return Noisy(bounded_set.value(noisy, steps), bounded_set.sigma(steps))
 
 
-def part_of(label: str, held: Held, mu: float) -> Part:
+def part_of(label: str, bounded_set: BoundedSet, mu: float) -> Part:
     """Describe the integer sum of a set, for the noise of one release."""
-    steps = held.check(mu)
-    largest = held.largest(steps)
-    return Part(label, math.prod(held.shape), steps, held.presence(steps), largest)
+    steps = bounded_set.check(mu)
+    largest = bounded_set.largest(steps)
+    return Part(label, math.prod(bounded_set.shape), steps, bounded_set.presence(steps), largest)
 
 
 def noised(
@@ -254,31 +257,32 @@ def mu_of(noise_multiplier: float) -> float:
 
 
 def plain_sum(
-    units: Units, give: Callable[..., Any], held: VectorSet, n: float
+    units: Units, give: Callable[..., Any], bounded_set: VectorSet, n: float
 ) -> tuple[np.ndarray, Sensitivity]:
     """The exact sum over at most n records as a float, for noise that is one; and its sensitivity.
 
     The float is off by its own rounding alone, which the sensitivity covers together with that of
     the noise's addition (docs/theory/floats.md, "Floating-point noise on an exact total").
     """
-    total = integer_total(units, give, held, PLAIN_STEPS)
-    return held.value(total, PLAIN_STEPS), plain_sensitivity(held, n)
+    total = integer_total(units, give, bounded_set, PLAIN_STEPS)
+    return bounded_set.value(total, PLAIN_STEPS), plain_sensitivity(bounded_set, n)
 
 
-def plain_sensitivity(held: VectorSet, n: float) -> Sensitivity:
+def plain_sensitivity(bounded_set: VectorSet, n: float) -> Sensitivity:
     """Sensitivity of :func:`plain_sum`."""
-    moved = PLAIN_STEPS * held.spacing(PLAIN_STEPS)
-    return exact_total_sensitivity(held.bound, moved, n)
+    moved = PLAIN_STEPS * bounded_set.spacing(PLAIN_STEPS)
+    return exact_total_sensitivity(bounded_set.bound, moved, n)
 
 
 def plain_moment(
-    units: Units, give: Callable[..., Any], held: Moment, n: int
+    units: Units, give: Callable[..., Any], bounded_set: Moment, n: int
 ) -> tuple[np.ndarray, float]:
     """The exact sum of ``z z'`` over n records as floats, for pure noise; and a bound of ``|z|``.
 
     As if rows had this length and nothing had been rounded (docs/theory/floats.md, "Floating-point
-    noise on an exact total").  People's matrices are bounded so by their traces, ``held.by_trace``.
+    noise on an exact total").  People's matrices are bounded so by their traces,
+    ``bounded_set.by_trace``.
     """
-    total = integer_total(units, give, held, PLAIN_STEPS)
-    longest = held.longest(PLAIN_STEPS) * held.spacing(PLAIN_STEPS)
-    return held.value(total, PLAIN_STEPS), exact_moment_norm(longest, n, held.dim)
+    total = integer_total(units, give, bounded_set, PLAIN_STEPS)
+    longest = bounded_set.longest(PLAIN_STEPS) * bounded_set.spacing(PLAIN_STEPS)
+    return bounded_set.value(total, PLAIN_STEPS), exact_moment_norm(longest, n, bounded_set.dim)

@@ -43,17 +43,17 @@ class Units:
         """A batch: the records of these numbers."""
         return dataclasses.replace(self, chosen=indices)
 
-    def tiles(self, give: Callable[..., Any], width: int, own: str) -> Iterator[Any]:
+    def tiles(self, give: Callable[..., Any], width: int, per_person: str) -> Iterator[Any]:
         """Yield the results of `give` on the rows, about 1 MiB at a time.
 
         Parameters
         ----------
         give : callable
             ``give(*rows)`` of some rows of every array.  What it says of a row depends on that row
-            alone, to the last bit, whatever rows stand beside it.
+            alone, bitwise, whatever rows stand beside it.
         width : int
             Numbers that it gives for a row.
-        own : {"mean", "factors", "classes"}
+        per_person : {"mean", "factors", "classes"}
             What a person gives: the mean of own rows; a matrix of own rows over the root of their
             number, filled up with zeros, as factor of the mean of outer products; or the mean of
             own rows of every class shown, where `give` says ``(rows, labels)``.
@@ -70,7 +70,7 @@ class Units:
                 yield give(*rows)
             return
         groups = self.groups.select(self.chosen)
-        if own == "factors":
+        if per_person == "factors":
             for owners, places, inside in groups.blocks(most):
                 given = np.asarray(give(*self._at(places.ravel())))
                 shares = np.where(inside, 1.0 / np.sqrt(groups.sizes[owners, None]), 0.0)
@@ -79,7 +79,7 @@ class Units:
         for run in groups.runs(most):
             people = groups.select(run)
             given = give(*self._at(people.order))
-            if own == "classes":
+            if per_person == "classes":
                 yield _by_class(people, *given)
             elif isinstance(given, tuple):
                 yield tuple(people.means(part) for part in given)

@@ -27,7 +27,7 @@ from skriemdp.core.work import Work, decomposed
 from skriemdp.inference.covariances import shares_of
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.counts import noisy_clip_fraction
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, Subspace
 from skriemdp.pca.search_releases import BoundsSearch, Budget, count_share, pairs_are_better
@@ -555,7 +555,7 @@ manifold, default="auto"
         """Set the released fraction of clipped rows; warn where it is large."""
         cure = bounds_cure(row_norm=private)
         advice = f"are longer than row_norm={row_norm:g} and were scaled to it; {cure}"
-        self.clipped_fraction_ = told_fraction(fraction, sigma, 0.0, advice, self.delta == 0)
+        self.clipped_fraction_ = noisy_clip_fraction(fraction, sigma, 0.0, advice, self.delta == 0)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import chdtri, gammainc
 
 from skriemdp.core.forecast import Expected, ExpectedError
-from skriemdp.mechanisms.held import Moment
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.pca.search_releases import BoundsSearch, clip_level
 
 # Components that noise turns by more than this sine tell little, and so does a matrix whose noise
@@ -57,12 +57,14 @@ def expected_components(
     square = total * float(chdtri(rank, 1.0 - clip_level(d, bounds.n * mu, rank))) / rank
     if bounds.row_norm is not None:
         square = bounds.row_norm**2
-    # Of rows shortened to the norm, as if their squared lengths were chi-squared.
+    # Of rows clipped to the norm, as if their squared lengths were chi-squared.
     over = 0.5 * rank * square / total
     kept = gammainc(0.5 * rank + 1.0, over) + square / total * (1.0 - gammainc(0.5 * rank, over))
-    held = Moment(math.sqrt(square), d, grouped)
+    bounded_set = Moment(math.sqrt(square), d, grouped)
     left = mu * math.sqrt(1.0 - before - bounds.usual_share)
-    noise, floor = (held.sigma(held.check(one)) / math.sqrt(2.0) / n for one in (left, mu))
+    noise, floor = (
+        bounded_set.sigma(bounded_set.check(one)) / math.sqrt(2.0) / n for one in (left, mu)
+    )
     name = f"{mechanism}: eigenvectors of a matrix with gaussian noise"
     if not told:
         edge = 2.0 * math.sqrt(d) * np.array([noise, floor]) / total

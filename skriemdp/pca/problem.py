@@ -16,8 +16,8 @@ from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel, as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, row_products, scaled_rows
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.sum import mu_of
 from skriemdp.pca.releases import Directions, product_ball, public_frame
 from skriemdp.pca.search_releases import Bounds, Budget, Streams
@@ -202,8 +202,8 @@ class GradientRelease(Directions):
         )
         start = public_frame(d, self.n_components, self.public_seed)
         point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
-        held = GradientQuery(problem, point.reshape(geometry.shape)).held
-        sigma = held.sigma(held.check(mu_of(solver.noise_multipliers[-1])))
+        bounded_set = GradientQuery(problem, point.reshape(geometry.shape)).bounded_set
+        sigma = bounded_set.sigma(bounded_set.check(mu_of(solver.noise_multipliers[-1])))
         return point.reshape(d, -1), sigma / rows.n / 2.0
 
     def check(self, mu: float, d: int, people: bool) -> None:

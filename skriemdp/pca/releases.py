@@ -16,8 +16,8 @@ from skriemdp._progress import counted
 from skriemdp._random import public_generator
 from skriemdp.inference.covariances import variances_along
 from skriemdp.location_scale.rows import centred_rows, row_products
+from skriemdp.mechanisms.bounded_sets import Frame, Moment, Outer, ball, unpacked, variances
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
 from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import plain_moment, private_sum
 from skriemdp.pca.search_releases import Bounds, Budget, Streams, noisy_mean, noisy_number
@@ -134,7 +134,7 @@ class RefineRelease(Release):
     """
 
     def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
-        left = budget.left
+        left = budget.remaining
         mu = budget.take(_MATRIX_SHARE * left, MOMENT, found.rows.d**2)
         matrix, sigma = noisy_matrix(found, mu, streams("second moment"))
         rough = from_matrix(matrix, sigma, self.n_components)
@@ -147,9 +147,11 @@ class RefineRelease(Release):
         products = _Iteration(found, budget, _REFINEMENT, streams)
         frame = rough.components.T
         if _stands_out(rough):
-            frame, scale = products.once(frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.left)
+            frame, scale = products.once(
+                frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.remaining
+            )
         else:
-            frame, scale = products.often(frame, _SEARCH_STEPS, budget.left)
+            frame, scale = products.often(frame, _SEARCH_STEPS, budget.remaining)
         frame = signed(frame)
         variances = np.einsum("ij,ij->j", frame, matrix @ frame)
         return dataclasses.replace(
@@ -159,7 +161,7 @@ class RefineRelease(Release):
     def reserve(self, budget: Budget, d: int, people: bool) -> None:
         part = _REFINED_SHARE / (1.0 - _MATRIX_SHARE)
         square = Moment(1.0, d, people)
-        square.check(budget.take(_MATRIX_SHARE * budget.left, MOMENT, d**2))
+        square.check(budget.take(_MATRIX_SHARE * budget.remaining, MOMENT, d**2))
         square.check(mu := budget.rest(_REFINEMENT))
         for share in (1.0 - part, (1.0 - _POWER_SHARE) / _SEARCH_STEPS):
             _check_products(mu * math.sqrt(share), d, self.n_components, people)
@@ -204,12 +206,12 @@ class Directions(Release):
         """ValueError where integers would be too coarse for what has this mu in all."""
 
     def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.remaining
         frame, scale = self.frame(found, budget, share, streams)
         return _with_variances(frame, scale, found, budget, streams)
 
     def reserve(self, budget: Budget, d: int, people: bool) -> None:
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.remaining
         mu = budget.take(share, self.name, self.dim(d), self.law)
         total = budget.rest(_VARIANCES) / math.sqrt(_INSIDE_SHARE + _TOTAL_SHARE)
         if not budget.pure:
@@ -264,7 +266,7 @@ class _Iteration:
         norms, rng = rows.product_norms(center, norm, frame), self.streams("product norm", *label)
         grid = norm**2 * _BELOW
         bound = noisy_quantile(self.budget, part, self.name, grid, level, norms, rows.n, rng)
-        mu = self.budget.take(min(share - part, self.budget.left), self.name)
+        mu = self.budget.take(min(share - part, self.budget.remaining), self.name)
         rng = self.streams("product", *label)
         product, scale = _noisy_product(self.found, frame, bound, mu, rng)
         return np.linalg.svd(product, full_matrices=False)[0], scale
@@ -281,8 +283,8 @@ def _check_products(mu: float, d: int, k: int, people: bool) -> None:
     """ValueError where integers would be too coarse for a product with a frame."""
     # The frames that will be found are orthonormal up to rounding, as this one is.
     kinds = [ball(Ball(1.0), d * k)] if people else [Outer(1.0, d, k), Frame(1.0, np.eye(d, k))]
-    for held in kinds:
-        held.check(mu * math.sqrt(0.998))
+    for bounded_set in kinds:
+        bounded_set.check(mu * math.sqrt(0.998))
 
 
 # -- parts --------------------------------------------------------------------------------------
@@ -291,9 +293,9 @@ def _check_products(mu: float, d: int, k: int, people: bool) -> None:
 def noisy_matrix(found: Bounds, mu: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
     rows = found.rows
-    held = Moment(found.row_norm, rows.d, rows.grouped)
+    bounded_set = Moment(found.row_norm, rows.d, rows.grouped)
     give = centred_rows(found.center, keep_sparse=not rows.grouped)
-    noisy = private_sum(rows.units, give, held, mu, rng)
+    noisy = private_sum(rows.units, give, bounded_set, mu, rng)
     return noisy.value / rows.n, noisy.sigma / rows.n
 
 
@@ -302,9 +304,9 @@ def exact_moment(rows: Records, center: np.ndarray, row_norm: float) -> tuple[np
 
     Those of people are bounded by their traces.
     """
-    held = Moment(row_norm, rows.d, rows.grouped, by_trace=rows.grouped)
+    bounded_set = Moment(row_norm, rows.d, rows.grouped, by_trace=rows.grouped)
     give = centred_rows(center, keep_sparse=not rows.grouped)
-    return plain_moment(rows.units, give, held, rows.n)
+    return plain_moment(rows.units, give, bounded_set, rows.n)
 
 
 def from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
@@ -336,8 +338,8 @@ def _noisy_product(
             return (z[:, :, None] * along[:, None, :]).reshape(len(along), -1)
 
         inside = product_ball(row_norm, frame).clipped(bound)
-        middle, held = inside.center, ball(inside, frame.size)
-        noisy = private_sum(units, terms, held, mu, rng)
+        middle, bounded_set = inside.center, ball(inside, frame.size)
+        noisy = private_sum(units, terms, bounded_set, mu, rng)
     elif frame_product_sensitivity(row_norm, shape[1]).value <= 2.0 * bound:
         noisy = private_sum(units, centred_rows(center), Frame(row_norm, frame), mu, rng)
     else:
@@ -357,11 +359,11 @@ def _with_variances(
     """Order the columns by their released variances, with what is left of the budget."""
     rows: Any = found.rows  # those of people have traces too
     center, row_norm = found.center, found.row_norm
-    part = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
+    part = budget.remaining * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
     most, k = row_norm**2, frame.shape[1]
     if rows.grouped and not rows.by_trace:
         # The Frobenius norm of a matrix bounds its trace by sqrt(d) times as much; few need that.
-        share, grid = _TRACE_SHARE * (budget.left - part), row_norm * rows.d**0.25 * _BELOW
+        share, grid = _TRACE_SHARE * (budget.remaining - part), row_norm * rows.d**0.25 * _BELOW
         traces = (np.sqrt(tile[:, 0]) for tile in rows.scaled_squares(center, row_norm))
         known = share, _VARIANCES, grid, _TRACE_LEVEL, traces, rows.n, streams("trace")
         most = noisy_quantile(budget, *known) ** 2
@@ -375,9 +377,9 @@ def _with_variances(
         z, weights = weighted(*own)
         return (squared_lengths(z) * np.square(weights))[:, None]
 
-    held, rng = variances(row_norm, k), streams("inside variance")
-    packed, _ = noisy_mean(units, inside, held, rows.n, budget, part, _VARIANCES, rng)
-    rest, rng = budget.left, streams("total variance")
+    bounded_set, rng = variances(row_norm, k), streams("inside variance")
+    packed, _ = noisy_mean(units, inside, bounded_set, rows.n, budget, part, _VARIANCES, rng)
+    rest, rng = budget.remaining, streams("total variance")
     total, _ = noisy_number(units, squares, most, rows.n, budget, rest, _VARIANCES, rng)
     values, vectors = np.linalg.eigh(unpacked(packed, k))
     frame = signed(frame @ vectors[:, ::-1])

@@ -13,11 +13,11 @@ import numpy as np
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import centred_rows
-from skriemdp.location_scale.search import james_stein, warn_beyond, warn_unsettled
+from skriemdp.location_scale.search import james_stein, warn_grid_edge, warn_unsettled
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import noisy_fraction
-from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.quantile import noisy_quantile
 from skriemdp.mechanisms.sum import plain_sum, private_sum
 from skriemdp.mechanisms.units import Units
@@ -222,48 +222,48 @@ class BoundsSearch:
 
     def _affords_more(self, budget: Budget) -> bool:
         """Whether one more mean and norm leave the components what they need."""
-        return budget.left - self.mean_share - _RANK_SHARE - _NORM_SHARE >= LEAST_LEFT
+        return budget.remaining - self.mean_share - _RANK_SHARE - _NORM_SHARE >= LEAST_LEFT
 
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
-        asked = _Asking(rows, budget, streams("centre and norm"))
+        query = _Asking(rows, budget, streams("centre and norm"))
         if self.row_norm is None:
-            return self._found(asked)
+            return self._found(query)
         parameter = budget.take(count_share(budget), COUNT, 1)
-        found = self._found(asked)
+        found = self._found(query)
         longer = int(np.count_nonzero(RowRecords(found.rows).outside(found.center, found.row_norm)))
         rng = streams("clipped fraction")
         clipped = noisy_fraction(longer, rows.n, parameter, budget.pure, rng)
         return dataclasses.replace(found, clipped=clipped)
 
-    def _found(self, asked: _Asking) -> Bounds:
-        rows, center = asked.rows, np.zeros(self.d)
+    def _found(self, query: _Asking) -> Bounds:
+        rows, center = query.rows, np.zeros(self.d)
         if self.pair_seed is not None:
-            return self._release_pairs(asked)
+            return self._release_pairs(query)
         if not self.private_center:
-            return Bounds(rows, center, self._norm(asked, center, _WIDE), center)
-        bound, center, error = self._first_mean(asked)
-        norm = self._norm(asked, center, bound * _NEAR)
+            return Bounds(rows, center, self._norm(query, center, _WIDE), center)
+        bound, center, error = self._first_mean(query)
+        norm = self._norm(query, center, bound * _NEAR)
         # Data far from the origin leave a rough centre; from there the rows look closer, and one
         # more mean is much better.  Otherwise its share stays with the components.
-        for _ in range(_most_means(asked.budget) - 1):
+        for _ in range(_most_means(query.budget) - 1):
             harmless = 0.5 * self._matrix_noise * norm**2
-            if error <= harmless or norm >= 0.7 * bound or not self._affords_more(asked.budget):
+            if error <= harmless or norm >= 0.7 * bound or not self._affords_more(query.budget):
                 break
             bound = norm
-            center, error = self._mean(asked, center, bound, self.mean_share)
-            norm = self._norm(asked, center, bound * _NEAR)
+            center, error = self._mean(query, center, bound, self.mean_share)
+            norm = self._norm(query, center, bound * _NEAR)
         if self.row_norm is None:
             warn_unsettled(norm, math.sqrt(error / self.d), self.d, norm < 0.2 * bound, "")
         return Bounds(rows, center, norm, center)
 
-    def _release_pairs(self, asked: _Asking) -> Bounds:
+    def _release_pairs(self, query: _Asking) -> Bounds:
         """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
-        _, mean, error = self._first_mean(asked)
-        pairs = asked.rows.pairs(self.pair_seed or 0)
+        _, mean, error = self._first_mean(query)
+        pairs = query.rows.pairs(self.pair_seed or 0)
         search = dataclasses.replace(self, n=pairs.n, private_center=False, pair_seed=None)
         center = np.zeros(self.d)
-        norm = search._norm(asked._replace(rows=pairs), center, _WIDE, _PAIR_NORM_SHARE)
+        norm = search._norm(query._replace(rows=pairs), center, _WIDE, _PAIR_NORM_SHARE)
         if error > norm**2:
             warn_user(
                 f"mean_ is off by about {math.sqrt(error):.3g} (a private estimate), more than the "
@@ -273,7 +273,7 @@ class BoundsSearch:
             )
         return Bounds(pairs, center, norm, mean)
 
-    def _first_mean(self, asked: _Asking) -> tuple[float, np.ndarray, float]:
+    def _first_mean(self, query: _Asking) -> tuple[float, np.ndarray, float]:
         """Norm about the origin, mean of the rows scaled to it, and the mean's squared error."""
         # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
         # evil, and worth more of the budget.
@@ -282,20 +282,20 @@ class BoundsSearch:
         shares = self._first_shares
         # Norms of the mean's ball may be coarse.
         coarse = 1e-9 * 1.2 ** np.arange(256.0)
-        bound = _quantile(asked, origin, shares[0], coarse, level)
-        warn_beyond(bound, coarse)
-        center, error = self._mean(asked, origin, bound, shares[1])
+        bound = _quantile(query, origin, shares[0], coarse, level)
+        warn_grid_edge(bound, coarse)
+        center, error = self._mean(query, origin, bound, shares[1])
         return bound, center, error
 
     def _mean(
-        self, asked: _Asking, center: np.ndarray, bound: float, share: float
+        self, query: _Asking, center: np.ndarray, bound: float, share: float
     ) -> tuple[np.ndarray, float]:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
-        held, give = ball(Ball(bound), self.d), centred_rows(center)
-        rows, budget, rng = asked
-        move, sigma = noisy_mean(rows.units, give, held, self.n, budget, share, MEAN, rng)
+        bounded_set, give = ball(Ball(bound), self.d), centred_rows(center)
+        rows, budget, rng = query
+        move, sigma = noisy_mean(rows.units, give, bounded_set, self.n, budget, share, MEAN, rng)
         # Shrinking leaves nearly no noise where the data are centred already.
         move, left = james_stein(move, sigma)
         if float(move @ move) < 0.25 * self._matrix_noise * bound**2:
@@ -308,20 +308,20 @@ class BoundsSearch:
         return math.sqrt(self.d) / self._n_mu
 
     def _norm(
-        self, asked: _Asking, center: np.ndarray, grid: np.ndarray, share: float = _NORM_SHARE
+        self, query: _Asking, center: np.ndarray, grid: np.ndarray, share: float = _NORM_SHARE
     ) -> float:
         if self.row_norm is not None:
             return self.row_norm
-        rank = self._effective_rank(asked, center)
-        return _quantile(asked, center, share, grid, clip_level(self.d, self._n_mu, rank))
+        rank = self._effective_rank(query, center)
+        return _quantile(query, center, share, grid, clip_level(self.d, self._n_mu, rank))
 
-    def _effective_rank(self, asked: _Asking, center: np.ndarray) -> float:
+    def _effective_rank(self, query: _Asking, center: np.ndarray) -> float:
         """``tr(A)^2 / tr(A^2)``, A the second moment of the rows scaled to norm one.
 
         It is one over the mean squared cosine between independent rows.  Disjoint pairs of records,
         chosen by position, keep the sensitivity of that mean at one over the number of pairs.
         """
-        rows, budget, rng = asked
+        rows, budget, rng = query
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         # With less noise, more pairs of records are not worth their time.
         enough = math.ceil(1.0 / (share * 0.008))
@@ -340,10 +340,10 @@ class BoundsSearch:
 
 
 def _quantile(
-    asked: _Asking, center: np.ndarray, share: float, grid: np.ndarray, level: float
+    query: _Asking, center: np.ndarray, share: float, grid: np.ndarray, level: float
 ) -> float:
     """A private quantile of the distances to `center`."""
-    rows, budget, rng = asked
+    rows, budget, rng = query
     distances = RowRecords(rows).distances(center)
     return noisy_quantile(budget, share, NORM, grid, level, distances, rows.n, rng)
 
@@ -356,7 +356,7 @@ def count_share(budget: Budget) -> float:
 def noisy_mean(
     units: Units,
     give: Callable[..., Any],
-    held: VectorSet,
+    bounded_set: VectorSet,
     n: int,
     budget: Budget,
     share: float,
@@ -365,13 +365,13 @@ def noisy_mean(
 ) -> tuple[np.ndarray, float]:
     """A private mean of what n records give, and the noise of its coordinates."""
     if isinstance(budget, PureBudget):
-        total, sensitivity = plain_sum(units, give, held, n)
-        dim = held.shape[0]
+        total, sensitivity = plain_sum(units, give, bounded_set, n)
+        dim = bounded_set.shape[0]
         law = LaplaceEvent(dim, 1.0 / budget.take(share, name, dim))
         mechanism = LaplaceNoise(mean_sensitivity(sensitivity, n), law)
         return mechanism.release(total / n, rng), mechanism.sigma
-    mu = budget.take(share, name, held.width)
-    noisy = private_sum(units, give, held, mu, rng)
+    mu = budget.take(share, name, bounded_set.width)
+    noisy = private_sum(units, give, bounded_set, mu, rng)
     return noisy.value / n, noisy.sigma / n
 
 
@@ -387,6 +387,6 @@ def noisy_number(
 ) -> tuple[float, float]:
     """Release the mean of one number between zero and `most` for each record."""
     half = 0.5 * most
-    held = ball(Ball(half, np.array([half])), 1)
-    (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)
+    bounded_set = ball(Ball(half, np.array([half])), 1)
+    (mean,), sigma = noisy_mean(units, give, bounded_set, n, budget, share, name, rng)
     return half + float(mean), sigma

@@ -10,8 +10,8 @@ import numpy as np
 
 from skriemdp.location_scale.row_releases import RowRecords
 from skriemdp.location_scale.rows import records_of
+from skriemdp.mechanisms.bounded_sets import Moment
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.held import Moment
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.releases import MOMENT, Subspace, from_matrix, noisy_matrix
 from skriemdp.pca.search_releases import Bounds, Budget, Streams, count_share
@@ -77,7 +77,7 @@ class CovarianceSums:
 
     def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
         """The subspace of noisy sums over so many tables, of n records in all."""
-        held = Moment(self.row_norm, self.dim, self.people)
-        sigma = math.sqrt(n_tables) * held.sigma(held.check(self.mu)) / n
+        bounded_set = Moment(self.row_norm, self.dim, self.people)
+        sigma = math.sqrt(n_tables) * bounded_set.sigma(bounded_set.check(self.mu)) / n
         matrix = noisy[1:].reshape(self.dim, self.dim) / n
         return from_matrix(matrix, sigma, self.n_components)

@@ -41,7 +41,7 @@ class Event(abc.ABC):
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
 
     @abc.abstractmethod
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -188,7 +188,7 @@ class Event(abc.ABC):
         return self.renyi_only
 
 
-def settle(event: Event) -> None:
+def normalize_fields(event: Event) -> None:
     """Make the numbers of a new event plain ones: narrow types would round towards the public.
 
     A ``numpy.float16`` noise multiplier makes numpy compute mu in half precision, and small

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skriemdp._validation import check_count
-from skriemdp.privacy.event import Event, check_events, settle
+from skriemdp.privacy.event import Event, check_events, normalize_fields
 from skriemdp.privacy.events_basic import (
     ApproximateEvent,
     GaussianEvent,
@@ -251,7 +251,7 @@ class SelfComposedEvent(_Together):
     kind = "self-composed"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_count(count=self.count)
 
     @property

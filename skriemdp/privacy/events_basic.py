@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfinv, logsumexp, ndtri_exp
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.privacy.event import Event, convex_profile, profile_epsilon, settle
+from skriemdp.privacy.event import Event, convex_profile, normalize_fields, profile_epsilon
 from skriemdp.privacy.loss_distributions import (
     LARGEST_LOSS,
     PrivacyLossDistribution,
@@ -52,7 +52,7 @@ class GaussianEvent(Event):
     kind = "gaussian"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
 
@@ -130,7 +130,7 @@ class PureEvent(_Response):
     delta_0 = 0.0
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_positive(epsilon_0=self.epsilon_0)
 
     @property
@@ -169,7 +169,7 @@ class ApproximateEvent(_Response):
     kind = "approximate"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_positive(epsilon_0=self.epsilon_0)
         check_fraction(delta_0=self.delta_0)
 
@@ -202,7 +202,7 @@ class ZCDPEvent(Event):
     kind = "zcdp"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_positive(rho=self.rho)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_option, check_positive
-from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon, settle
+from skriemdp.privacy.event import Event, convex_profile, normalize_fields, real_delta, real_epsilon
 from skriemdp.privacy.loss_distributions import (
     TAIL,
     PrivacyLossDistribution,
@@ -66,7 +66,7 @@ class MixtureEvent(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
-        settle(self)
+        normalize_fields(self)
         if len(self.weights) != len(self.events) or not self.events:
             raise ValueError(
                 f"weights and events must have the same length >= 1, got {len(self.weights)} and "
@@ -221,7 +221,7 @@ class ParallelEvent(Event):
     kind = "parallel"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         if not self.events:
             raise ValueError("events must not be empty.")
 
@@ -326,7 +326,7 @@ class SelectionEvent(Event):
     kind = "selection"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_option(("negative-binomial", "poisson"), law=self.law)
         check_positive(mean=self.mean)
         if self.law == "negative-binomial":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.privacy.event import Event, settle
+from skriemdp.privacy.event import Event, normalize_fields
 from skriemdp.privacy.lattice import rounding_distance
 from skriemdp.privacy.loss_distributions import (
     PrivacyLossDistribution,
@@ -47,7 +47,7 @@ class PoissonSampledGaussianEvent(Event):
     kind = "poisson-gaussian"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_fraction(open_right=False, sampling_probability=self.sampling_probability)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
@@ -118,7 +118,7 @@ class FixedSizeSampledGaussianEvent(Event):
     kind = "fixed-size-gaussian"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_count(population=self.population, batch_size=self.batch_size, count=self.count)
         if self.batch_size > self.population:
             raise ValueError(

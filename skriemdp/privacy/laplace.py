@@ -19,7 +19,7 @@ from scipy.special import erfcx, kve
 
 from skriemdp._validation import check_count, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.event import Event, profile_epsilon, settle
+from skriemdp.privacy.event import Event, normalize_fields, profile_epsilon
 from skriemdp.privacy.events_basic import PureEvent
 from skriemdp.privacy.loss_distributions import PrivacyLossDistribution, loss_from_profile
 
@@ -215,7 +215,7 @@ class LaplaceEvent(Event):
     kind = "laplace"
 
     def __post_init__(self) -> None:
-        settle(self)
+        normalize_fields(self)
         check_count(dim=self.dim)
         check_positive(scale_over_sensitivity=self.scale_over_sensitivity)
 

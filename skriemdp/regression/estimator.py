@@ -18,13 +18,13 @@ from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.counts import told_fraction
+from skriemdp.mechanisms.counts import noisy_clip_fraction
 from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
-from skriemdp.regression.planning import BASE, BASE_SHARE, MODEL, query_ridge, shorten
+from skriemdp.regression.planning import BASE, BASE_SHARE, MODEL, clip_norms, query_ridge
 from skriemdp.regression.prediction_releases import KernelRidgeWeights, KernelWeights, QueryServer
 from skriemdp.regression.scores import ManifoldRegressor
 
@@ -295,9 +295,9 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         _server: QueryServer | None
 
     def _label_points(self, labels: np.ndarray, geometry: Hyperboloid) -> np.ndarray:
-        """Labels, shortened to the radius, as points of curvature -1."""
+        """Labels, clipped to the radius, as points of curvature -1."""
         space = Hyperboloid(geometry.dim)
-        labels = shorten(labels, float(self.radius)) * math.sqrt(-geometry.curvature)
+        labels = clip_norms(labels, float(self.radius)) * math.sqrt(-geometry.curvature)
         return np.asarray(space.exp_coordinates(space.base_point, labels))
 
     def _set_frame(self, facts: dict[str, Any], features: FeatureMap, base: np.ndarray) -> None:
@@ -352,7 +352,7 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
         self._set_frame(facts, features, statistic.base)
         sigma = math.sqrt(n_tables) * statistic.count.sigma / n
         advice = ADVICE.format(limit=features.limit)
-        self.clipped_fraction_ = told_fraction(noisy[0] / n, sigma, 0.0, advice)
+        self.clipped_fraction_ = noisy_clip_fraction(noisy[0] / n, sigma, 0.0, advice)
         self.noise_scale_ = math.sqrt(n_tables) * statistic.model.sigma / unit
         self.coef_ = statistic.weights(noisy, n_tables) / unit
 
@@ -377,10 +377,10 @@ class PrivateHyperbolicRegressor(ManifoldRegressor):
             if points is None:
                 raise BudgetExceededError(self._refusal())
         else:
-            coordinates = shorten(self.feature_map_(X) @ (self.coef_ * unit), 2.0 * self._reach)
+            coordinates = clip_norms(self.feature_map_(X) @ (self.coef_ * unit), 2.0 * self._reach)
             points = np.asarray(space.exp_coordinates(self._base, coordinates))
         coordinates = np.asarray(space.log_coordinates(space.base_point, points))
-        return shorten(coordinates, self._reach) / unit
+        return clip_norms(coordinates, self._reach) / unit
 
     def _refusal(self) -> str:
         assert self._server is not None

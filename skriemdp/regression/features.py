@@ -76,7 +76,7 @@ class FeatureMap:
         with np.errstate(over="ignore"):
             return (X - self.center) / self.scale
 
-    def beyond(self, records: Units) -> int:
+    def count_clipped(self, records: Units) -> int:
         """Number of rows in which some input is clipped, or of people with such rows."""
         outside = np.any(np.abs(self._units(records.arrays[0])) > self.limit, axis=1)
         if (groups := records.groups) is not None:
@@ -84,7 +84,7 @@ class FeatureMap:
         return int(np.count_nonzero(outside))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Features of shape ``(n, 2 n_frequencies)``; the same in any company, to the last bit."""
+        """Features of shape ``(n, 2 n_frequencies)``; bitwise the same in any batch."""
         half = self.n_frequencies
         features = np.empty((len(X), 2 * half))
         for begin in range(0, len(X), _TILE):
@@ -161,7 +161,7 @@ class FeatureScaling:
         self, records: Units, features: FeatureMap, budget: GaussianBudget, streams: NoiseStreams
     ) -> float:
         """Share of records that the limit of the features changes; noisy if they are private."""
-        beyond, n = features.beyond(records), len(records.arrays[0])
+        beyond, n = features.count_clipped(records), len(records.arrays[0])
         advice = ADVICE.format(limit=features.limit)
         if not self.public:
             return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)

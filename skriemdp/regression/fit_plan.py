@@ -33,12 +33,12 @@ from skriemdp.regression.planning import (
     BASE_SHARE,
     MODEL,
     BasePoint,
+    clip_norms,
     frequency_rule,
     length_rule,
     model_rule,
     public_scale,
     query_rule,
-    shorten,
 )
 from skriemdp.regression.prediction_releases import WeightedMean
 from skriemdp.regression.wrapped_releases import WrappedModel
@@ -95,7 +95,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         estimator.privacy_unit == "label",
         # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
         # all rows is a scale of its own where a few lie far off, and features would hardly differ.
-        RowBounds(n, d, mu, highest=float(chi2.cdf(d, d)), apart=features.limit),
+        RowBounds(n, d, mu, max_level=float(chi2.cdf(d, d)), column_clip=features.limit),
         features,
     )
     left, base, public_base = 1.0 - scaling.share, None, None
@@ -116,7 +116,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     if base is not None:
         base.check()
     for one in models:
-        one.held.check(one.step_mu)
+        one.bounded_set.check(one.step_mu)
     budget = GaussianBudget(mu)
     scaling.reserve(budget)
     if base is not None:
@@ -231,6 +231,6 @@ def _public_base(estimator: Any, geometry: Hyperboloid, labelled: Geometry | Non
             raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
     unit = math.sqrt(-geometry.curvature)
     labels = tangent_labels(point, labelled, geometry)
-    labels = shorten(labels, float(estimator.radius)) * unit
+    labels = clip_norms(labels, float(estimator.radius)) * unit
     space = Hyperboloid(geometry.dim)
     return np.asarray(space.exp_coordinates(space.base_point, labels))[0]

@@ -69,7 +69,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         Public; it is subtracted from the features.  None: found privately if `feature_scale` is
         "private", zero otherwise.
     feature_scale : "private", float or array-like of shape (n_features,), default="private"
-        What centred features are divided by; rows of X longer than one are then shortened to it,
+        What centred features are divided by; rows of X longer than one are then clipped to it,
         silently.  "private" finds one number for all features privately, or one for each where
         their units differ and ``n mu >= 64 sqrt(n_features)``; with fewer records pass public ones.
         Noise is the same for all features after the division.  In flat space, with ``n mu >= 1500
@@ -359,7 +359,7 @@ class PrivateGeodesicRegressor(ManifoldRegressor):
         self.feature_center_, self.feature_scale_ = place.center, place.scale
         self.clipped_fraction_ = found.clipped_fraction
         self._clipped_noise = settings.clipped_noise
-        self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
+        self.n_releases_, self.kept_ = (2 if settings.two else 1), found.signal_share
         if found.floored:
             warn_user(
                 "noise hides how the features vary in some direction: slopes are pulled to zero "

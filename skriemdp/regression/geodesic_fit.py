@@ -1,4 +1,4 @@
-"""What follows from released moments of features and residuals: a better model, and its error."""
+"""Post-processing of moments of features and residuals: a better model, and its error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import factor, repair, sampled, transport_matrix
 from skriemdp.location_scale.points import radii
 from skriemdp.regression.geodesic_model import GeodesicModel
-from skriemdp.regression.planning import shorten
+from skriemdp.regression.planning import clip_norms
 
 # Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
 # of the model.
@@ -108,7 +108,7 @@ class ModelLaw:
         Covariance of residuals, repaired; coordinates at the model's base point.
     fixed : ndarray of shape (k, dim, k, dim)
         Covariance of the change of the model by noise.
-    bend : ndarray of shape (k dim, k dim) or None
+    curvature_factor : ndarray of shape (k dim, k dim) or None
         From a change that flat space would need to the one that was made; None in flat space.
     spread_noise : float
         Standard deviation of the noise of `spread` along every unit matrix.
@@ -120,7 +120,7 @@ class ModelLaw:
     inverse: np.ndarray
     spread: np.ndarray
     fixed: np.ndarray
-    bend: np.ndarray | None
+    curvature_factor: np.ndarray | None
     spread_noise: float
     reach: float
 
@@ -128,10 +128,12 @@ class ModelLaw:
         """Covariance of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
         sampling = np.einsum("ij,ab->iajb", self.inverse, self.spread)
         total = sampling + self.fixed
-        if self.bend is None:
+        if self.curvature_factor is None:
             return total
-        shape, size = total.shape, len(self.bend)
-        return (self.bend @ total.reshape(size, size) @ self.bend.T).reshape(shape)
+        shape, size = total.shape, len(self.curvature_factor)
+        return (
+            self.curvature_factor @ total.reshape(size, size) @ self.curvature_factor.T
+        ).reshape(shape)
 
     def covariances(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Predictions ``(m, *shape)``, and covariances ``(m, dim, dim)`` in coordinates there."""
@@ -212,17 +214,17 @@ def improved(
     spread_noise = moments.second_noise / moments.n
     spread = repair((spread + spread.T) / 2.0, spread_noise)
     fixed = _noise_covariance(inverse, change, moments.product_noise, gram.noise)
-    bend = None
+    curvature_factor = None
     if not model.geometry.is_flat:
-        change, bend = _curved(model, change, gram, spread, moments.n, reach)
+        change, curvature_factor = _curved(model, change, gram, spread, moments.n, reach)
     better = model.moved(change, reach)
     carried = transport_matrix(model.geometry, model.base, better.base)
     spread = carried @ spread @ carried.T
     fixed = np.einsum("ca,iajb,db->icjd", carried, fixed, carried)
-    if bend is not None:
+    if curvature_factor is not None:
         every = np.kron(np.eye(len(inverse)), carried)
-        bend = every @ bend @ every.T
-    law = ModelLaw(better, moments.n, inverse, spread, fixed, bend, spread_noise, reach)
+        curvature_factor = every @ curvature_factor @ every.T
+    law = ModelLaw(better, moments.n, inverse, spread, fixed, curvature_factor, spread_noise, reach)
     return law, floored
 
 
@@ -270,10 +272,10 @@ def _curved(
     size = target.size
     # Mean squared length of what the model sees, as released.
     square = np.trace(spread) + np.trace(target.T @ gram.matrix @ target) / n
-    if radii(model.geometry).bend * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
-        change, bend = _bent(model, target, *_made_up(gram, spread, n), reach)
+    if radii(model.geometry).divergence_rate * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
+        change, curvature_factor = _bent(model, target, *_made_up(gram, spread, n), reach)
         if np.linalg.norm(change - target) <= _NEAR * np.linalg.norm(target):
-            return change, bend
+            return change, curvature_factor
     if not model.slopes.any():
         return target, np.eye(size)
     inverse = np.linalg.inv(_hessian(model.geometry, model.base, spread))
@@ -367,7 +369,7 @@ def _made_up(gram: Gram, spread: np.ndarray, n: int) -> tuple[np.ndarray, np.nda
     white = rng.standard_normal((max(_DRAWS, _PER_ROW * k), k - 1))
     white -= white.mean(axis=0)
     white = white @ np.linalg.inv(np.linalg.cholesky(white.T @ white / len(white))).T
-    features = shorten(mean + white @ factor(covariance).T, 1.0)
+    features = clip_norms(mean + white @ factor(covariance).T, 1.0)
     residuals = rng.standard_normal((len(white), dim)) @ factor(spread).T
     return np.concatenate([features, features]), np.concatenate([residuals, -residuals])
 

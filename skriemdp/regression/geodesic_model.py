@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from skriemdp.geometry.base import Geometry
-from skriemdp.regression.planning import shorten
+from skriemdp.regression.planning import clip_norms
 
 # Rows that are worked on at once; a few megabytes.
 _TILE = 2048
 
 
 def combined(features: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """``features @ slopes``, each row of which is the same to the last bit in any company."""
+    """``features @ slopes``, each row of which is bitwise the same in any batch."""
     total = np.zeros((len(features), slopes.shape[1]))
     for column, slope in zip(features.T, slopes, strict=True):
         total += column[:, None] * slope
@@ -90,7 +90,7 @@ class GeodesicModel:
             the base point by more than twice as much.
         """
         geometry, base = self.geometry, self.base
-        step = shorten(change[:1], reach)[0]
+        step = clip_norms(change[:1], reach)[0]
         slopes = self.slopes + change[1:]
         slopes = slopes * min(1.0, 2.0 * reach / max(float(np.linalg.norm(slopes, 2)), 1e-300))
         point = np.asarray(geometry.exp_coordinates(base, step))

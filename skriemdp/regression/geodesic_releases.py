@@ -1,4 +1,4 @@
-"""What a geodesic regression asks of the records: a plan from public numbers, then its releases."""
+"""Queries of a geodesic regression: a plan from public numbers, then its releases."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class FeaturePlace:
-    """Features less a centre, over a scale, shortened to length one.
+    """Features less a centre, over a scale, clipped to length one.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class FeaturePlace:
         return rows if self.white is None else _short(row_products(rows, self.white))
 
     def within(self, X: np.ndarray) -> np.ndarray:
-        """Which rows are shortened nowhere."""
+        """Return a mask of the rows that are not clipped."""
         rows = self.raw(X)
         inside = np.einsum("ij,ij->i", rows, rows) <= 1.0
         if self.white is None:
@@ -144,7 +144,7 @@ class GeodesicPlan:
     *Guarantee*: mu-GDP under replacement of one record.  The searches have theorems of their own
     (docs/theory/location-scale.md); counts and the radius of residuals move by one record;
     residuals of the second moments are functions of released numbers and of their own record, and
-    are shortened to a released radius (docs/theory/geodesic-regression.md).
+    are clipped to a released radius (docs/theory/geodesic-regression.md).
     """
 
     geometry: Geometry
@@ -193,7 +193,7 @@ class GeodesicPlan:
         if self.point_search is not None:
             self.point_search.shares.reserve(budget)
         budget.take(COUNT_SHARE, COUNT, 1)
-        rest, dim = budget.left, sum(self.moments(1.0, self.mu).sizes)
+        rest, dim = budget.remaining, sum(self.moments(1.0, self.mu).sizes)
         if self.two:
             budget.take(_FIRST * rest, _FIRST_MOMENTS, dim**2)
             budget.take(_RADIUS * rest, _RESIDUALS, 1)
@@ -218,14 +218,16 @@ class GeodesicPlan:
         """Everything, from features ``(n_rows, p)`` and responses ``(n_rows, *shape)``."""
         X, points = records.arrays
         shown = representatives(records.groups, len(X))
-        features, meant = self._features(X[shown], budget, streams)
+        features, expected_fraction = self._features(X[shown], budget, streams)
         center, radius, missed = self._ball(points[shown], budget, streams)
         dist = functools.partial(self.geometry.dist, center)
         inside = np.asarray(map_tiles(dist, points[shown])) <= radius
         inside &= features.within(X[shown])
         beyond = int(np.count_nonzero(~inside))
-        clipped = clipped_fraction(beyond, len(inside), meant + missed, _ADVICE, budget, streams)
-        z, rest, limit = features(X), budget.left, radius
+        clipped = clipped_fraction(
+            beyond, len(inside), expected_fraction + missed, _ADVICE, budget, streams
+        )
+        z, rest, limit = features(X), budget.remaining, radius
         model = GeodesicModel(self.geometry, center, np.zeros((z.shape[1], self.geometry.dim)))
         mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if self.two else budget.rest(_MOMENTS)
         units = Units((z, points), records.groups)
@@ -248,7 +250,7 @@ class GeodesicPlan:
     def _features(
         self, X: np.ndarray, budget: GaussianBudget, streams: Any
     ) -> tuple[FeaturePlace, float]:
-        """Where the features are, and the share of rows that are meant to be shortened."""
+        """Release centre and scale of the features; also the expected share of clipped rows."""
         if self.bounds is None:
             return self.features, 0.0
         own: Any = functools.partial(streams, "features")
@@ -302,7 +304,7 @@ class GeodesicPlan:
         least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
         for share in (least, 1.0):  # what the searches leave lies in between
             moments = self.moments(1.0, share * self.mu)
-            moments.held.check(moments.mu)
+            moments.bounded_set.check(moments.mu)
 
 
 def least_for_model(geometry: Geometry) -> float:
@@ -349,7 +351,7 @@ def plan_releases(
     points = 0.0 if point_search is None else point_search.shares.total
     if features is None:
         bounds = RowBounds(n, n_features, mu, feature_center)
-        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), apart=TARGET_CLIP)
+        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), column_clip=TARGET_CLIP)
         if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
             bounds = apart
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
@@ -372,14 +374,14 @@ def plan_releases(
 
 
 def _short(rows: np.ndarray) -> np.ndarray:
-    """Rows shortened to length one."""
+    """Rows clipped to length one."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return rows / np.maximum(lengths, 1.0)[:, None]
 
 
 def _cheaper(shares: Shares, factor: float) -> Shares:
     """All of them times `factor`."""
-    names = ("start", "radius", "move", "final", "stride", "far_radius")
+    names = ("start", "radius", "move", "final", "far_step", "far_radius")
     return dataclasses.replace(shares, **{name: factor * getattr(shares, name) for name in names})
 
 
@@ -394,14 +396,14 @@ def representatives(groups: Groups | None, n: int) -> np.ndarray | slice:
 
 @dataclass(frozen=True, eq=False)
 class GeodesicRelease:
-    """What a fit found; functions of noisy answers.
+    """Result of a fit; functions of noisy answers.
 
     Attributes
     ----------
     law : ModelLaw
     predictor : GeodesicModel
-        That of `law`, its slopes times `kept`.
-    kept : float
+        That of `law`, its slopes times `signal_share`.
+    signal_share : float
     stands_out : bool
         Whether the slopes stand out of their errors.
     features : FeaturePlace
@@ -415,7 +417,7 @@ class GeodesicRelease:
 
     law: ModelLaw
     predictor: GeodesicModel
-    kept: float
+    signal_share: float
     stands_out: bool
     features: FeaturePlace
     center: np.ndarray

@@ -13,9 +13,9 @@ import numpy as np
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.mechanisms.bounded_sets import Moment, Outer
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.held import Moment, Outer
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -61,9 +61,11 @@ class MomentModel:
         return Lifts(self.shape, (1.0, self.clip_norm), self.mu, people=self.grouped)
 
     @property
-    def held(self) -> Moment | Outer:
+    def bounded_set(self) -> Moment | Outer:
         """The set of what a record adds."""
-        return self._lifts.held if self.features_private else Outer(self.clip_norm, *self.shape)
+        return (
+            self._lifts.bounded_set if self.features_private else Outer(self.clip_norm, *self.shape)
+        )
 
     @property
     def step_mu(self) -> float:
@@ -75,7 +77,7 @@ class MomentModel:
         """Standard deviation of the noise on each entry of ``sum phi v'``."""
         if self.features_private:
             return self._lifts.sigmas[1]
-        return self.held.sigma(self.held.check(self.mu))
+        return self.bounded_set.sigma(self.bounded_set.check(self.mu))
 
     def release(self, units: Units, rng: np.random.Generator) -> tuple[np.ndarray, float]:
         """Release as :meth:`WrappedModel.release` does."""
@@ -90,7 +92,7 @@ class MomentModel:
         """``sum phi phi'`` and ``sum phi v'`` of features and labels, with noise where private."""
         if self.features_private:
             return self._lifts.release(units, rng)[:2]
-        products = private_sum(units, lambda *rows: rows, self.held, self.mu, rng)
+        products = private_sum(units, lambda *rows: rows, self.bounded_set, self.mu, rng)
         features, _ = units.arrays
         return features.T @ features, products.value
 
@@ -148,7 +150,7 @@ class MomentSums:
     def noisy(self, records: Units, streams: Callable[..., np.random.Generator]) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
         (X, labels), groups = records.arrays, records.groups
-        beyond = self.features.beyond(Units((X,), groups))
+        beyond = self.features.count_clipped(Units((X,), groups))
         outside = self.count.release(beyond, streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])
         coordinates = np.asarray(space.log_coordinates(self.base, self.points(labels)))

@@ -13,8 +13,8 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.mechanisms.bounded_sets import ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BASE_SHARE = 0.1
 _BASE_CLIP = 1.0
 
 
-def shorten(coordinates: np.ndarray, length: float) -> np.ndarray:
+def clip_norms(coordinates: np.ndarray, length: float) -> np.ndarray:
     """Rows scaled to norm <= `length`; post-processing of releases, projection of labels."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(coordinates, axis=-1, keepdims=True)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp._process import Alone, this_process
-from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
+from skriemdp.mechanisms.bounded_sets import WEIGHT_UNIT, VectorSet, weighted
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -61,7 +61,7 @@ class KernelWeights:
         """Weights ``(n,)`` for one query, and their public bound 1."""
         with np.errstate(all="ignore"):
             offsets = self._X - x
-            # Each row by itself: a weight is the same, to the last bit, in any company.
+            # Each row by itself: a weight is bitwise the same in any batch.
             squares = np.einsum("ij,ij->i", offsets, offsets)
             weights = np.exp(squares * (-0.5 / self._length_scale**2))
         return weights, 1.0
@@ -112,14 +112,14 @@ class WeightedMean:
         return self.mu / math.sqrt(self.n_steps)
 
     @property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """The set of weighted vectors, over the largest weight; the density comes with it."""
         return weighted(self.clip_norm, self.ball.geometry.dim, self.density_private)
 
     @property
     def sigma(self) -> float:
         """Noise on a gradient per unit of the largest weight."""
-        return self.clip_norm * self.held.sigma(self.held.check(self.step_mu))
+        return self.clip_norm * self.bounded_set.sigma(self.bounded_set.check(self.step_mu))
 
     def release(self, units: Units, rng: np.random.Generator) -> np.ndarray:
         """A private point near the weighted mean of labels.
@@ -131,7 +131,12 @@ class WeightedMean:
             own rows.
         rng : numpy.random.Generator
         """
-        geometry, point, held, mu = self.ball.geometry, self.start, self.held, self.step_mu
+        geometry, point, bounded_set, mu = (
+            self.ball.geometry,
+            self.start,
+            self.bounded_set,
+            self.step_mu,
+        )
         dim, largest = geometry.dim, self.largest
         expect_integers(rng, self.n_steps * (dim + 1))
         sigma = self.sigma * largest
@@ -140,7 +145,7 @@ class WeightedMean:
             noisy = private_sum(
                 units,
                 lambda rows, a: (np.zeros((len(a), dim)), a / largest),
-                held,
+                bounded_set,
                 mu,
                 rng,
                 part=slice(dim, None),
@@ -156,7 +161,7 @@ class WeightedMean:
                 a = a / largest
                 return a[:, None] * np.asarray(geometry.log_coordinates(at, rows)), a
 
-            noisy = private_sum(units, give, held, mu, rng, part=slice(dim))
+            noisy = private_sum(units, give, bounded_set, mu, rng, part=slice(dim))
             total = largest * self.clip_norm * noisy.value
             move = signal_share(total, sigma) * total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))

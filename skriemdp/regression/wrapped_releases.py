@@ -12,8 +12,8 @@ import numpy as np
 from skriemdp._progress import counted
 from skriemdp.descent.releases import Evidence
 from skriemdp.location_scale.rows import row_products
+from skriemdp.mechanisms.bounded_sets import Outer, RoundedRows, VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import Outer, RoundedRows, VectorSet, ball
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
@@ -81,7 +81,7 @@ class WrappedModel:
         Heavy-ball momentum; of released gradients only.
     grouped : bool, default=False
         Whether records are people who own several rows: a person adds the mean of own rows' ``phi
-        g'``, shortened to `clip_norm` after averaging.
+        g'``, clip_norms to `clip_norm` after averaging.
 
     Notes
     -----
@@ -107,7 +107,7 @@ class WrappedModel:
         return self.mu / math.sqrt(self.n_steps)
 
     @property
-    def held(self) -> Outer | VectorSet:
+    def bounded_set(self) -> Outer | VectorSet:
         """The set of what a record adds."""
         if self.grouped:
             return ball(Ball(self.clip_norm), math.prod(self.shape))
@@ -120,11 +120,11 @@ class WrappedModel:
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
-        return self.held.sigma(self._steps) / self.n
+        return self.bounded_set.sigma(self._steps) / self.n
 
     @property
     def _steps(self) -> int:
-        return self.held.check(self.step_mu)
+        return self.bounded_set.check(self.step_mu)
 
     def prepared(self, units: Units) -> Units:
         """Convert the units of :meth:`release` to those of :meth:`gradient`."""
@@ -142,7 +142,7 @@ class WrappedModel:
 
     def gradient(self, weights: np.ndarray, units: Units, rng: np.random.Generator) -> np.ndarray:
         """Noisy mean of clipped gradients."""
-        noisy = private_sum(units, self.gives(weights), self.held, self.step_mu, rng)
+        noisy = private_sum(units, self.gives(weights), self.bounded_set, self.step_mu, rng)
         return noisy.value.reshape(self.shape) / self.n
 
     def gives(self, weights: np.ndarray) -> Callable[..., Any]:

@@ -60,7 +60,7 @@ def _between(edges: np.ndarray) -> np.ndarray:
     return np.where(edges[:-1] >= 0.0, above[:-1] - above[1:], below[1:] - below[:-1])
 
 
-def asked_once(profile: Profile) -> Profile:
+def memoized(profile: Profile) -> Profile:
     """`profile`, which is not asked again for what it has answered; cells share their edges."""
     known: dict[float, float] = {}
 
@@ -160,7 +160,7 @@ def chord_delta(
 
     if cells is not None:
         return value(cells)
-    profile = asked_once(profile)
+    profile = memoized(profile)
     first, shares = _first_cells(profile, mu, epsilon, kink)
     # Of cells twice as wide the excess is about four times as large.
     wide = Cells(mu, np.append(first.edges[:-1:2], first.edges[-1]))

@@ -277,7 +277,7 @@ class PrivateGridSearchCV(AsksForRows):
         event, gaussian = scores.event, scores.scoring.mu is not None
         words.append((INTEGERS if gaussian else PLAIN) if separate else _COMPANY)
         if scores.scoring.mu is not None:
-            scores.held.check(scores.scoring.mu)
+            scores.bounded_set.check(scores.scoring.mu)
         seed = self.random_state
         context = b"" if seed is None else data_digest(*map(as_array, (X, y)))
         streams = NoiseStreams(seed, b"search" + context)
@@ -306,7 +306,7 @@ class PrivateGridSearchCV(AsksForRows):
         chosen = list(zip(candidates, fits, strict=True))
         with (charged := Charged(entry)):
             best = self._run(scores, chosen, train, test, streams, accountant)
-        charged.settle()
+        charged.raise_failure()
         self.privacy_spent_ = PrivacySpent(
             epsilon, float(self.delta), as_drawn(event, seed), unit, public=public, entry=entry
         )
@@ -556,7 +556,7 @@ class PrivateGridSearchCV(AsksForRows):
         """Search, then transform the same rows with the winner."""
         return self.fit(X, y, groups).transform(X, groups)
 
-    def _asked(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+    def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
         if not isinstance(last_step(self.best_estimator_), PerGroup):
             return self.best_estimator_, X, {}
         return *before_last(self.best_estimator_, X), {"groups": groups}

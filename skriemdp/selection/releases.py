@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skriemdp.mechanisms.bounded_sets import VectorSet, ball
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import plain_sum, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import LaplaceNoise
@@ -70,7 +70,7 @@ class Scores:
         return cls(by_gaussian, gaussian, loss_bound)
 
     @property
-    def held(self) -> VectorSet:
+    def bounded_set(self) -> VectorSet:
         """Losses, in an interval about half of their bound."""
         half = 0.5 * float(self.loss_bound)
         return ball(Ball(half, np.array([half])), 1)
@@ -79,7 +79,7 @@ class Scores:
         """``score(losses)`` of n records: minus their mean, released."""
 
         def score(losses: np.ndarray) -> float:
-            records = Units((losses[:, None],)), lambda rows: rows, self.held
+            records = Units((losses[:, None],)), lambda rows: rows, self.bounded_set
             if isinstance(self.scoring, LaplaceEvent):
                 total, sensitivity = plain_sum(*records, n)
                 noisy = LaplaceNoise(sensitivity, self.scoring).release(total, rng)

@@ -157,17 +157,17 @@ class PrivateTangentClassifier(PointClassifier):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Linear scores: ``(n,)`` for two classes (positive: the second), else one per class."""
-        return self._asked(X, "decision_function")
+        return self._queried(X, "decision_function")
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes, shape ``(n, n_classes)``."""
-        return self._asked(X, "predict_proba")
+        return self._queried(X, "predict_proba")
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels, shape ``(n,)``."""
-        return self._asked(X, "predict")
+        return self._queried(X, "predict")
 
-    def _asked(self, X: Any, method: str) -> np.ndarray:
+    def _queried(self, X: Any, method: str) -> np.ndarray:
         points = self._points(X)
         seen = np.asarray(self.geometry_.log_coordinates(self.center_, points))
         return np.asarray(getattr(self._model, method)(seen))

@@ -445,9 +445,9 @@ def _at(call, change):
 
 def _forgets(original):
     def take(self, share, *more):
-        left = self.left
+        left = self.remaining
         found = original(self, share, *more)
-        self.left = left
+        self.remaining = left
         return found
 
     return take
@@ -497,7 +497,7 @@ _AS_LONG = meanwhile(
 )
 _NO_BALL = returns(lambda found, a: a.rows / (a.unit or 1.0))
 _LONG_LOSSES = meanwhile("mechanisms.bounds:Ball.enforce", _NO_BALL)
-_HELD = "mechanisms.held"
+_BOUNDED_SETS = "mechanisms.bounded_sets"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
 
@@ -509,17 +509,21 @@ CHANGES = (
         "erm ",
     ),
     Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "federated client"),
-    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated client"),
+    Change(
+        "mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated client"
+    ),
     Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean integers"),
     Change("mechanisms.sum:integer_total", times(2), "twice the integers", "mean integers"),
     Change("mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean integers"),
-    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean integers"),
+    Change(
+        "mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean integers"
+    ),
     Change(
         "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "mean integers"
     ),
-    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"),
+    Change("mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"),
     Change(
-        "mechanisms.held:Outer.rounded",
+        "mechanisms.bounded_sets:Outer.rounded",
         returns(lambda found, a: dataclasses.replace(found, limits=3.0 * found.limits)),
         "three times as long",
         "adagrad ",
@@ -538,7 +542,7 @@ CHANGES = (
         "people mean table",
     ),
     Change(
-        "mechanisms.held:answers",
+        "mechanisms.bounded_sets:answers",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "answers count twice",
         "adagrad columns",
@@ -550,7 +554,7 @@ CHANGES = (
         "adagrad targets sampled",
     ),
     Change(
-        "linear_model.releases:ScaledMean.held",
+        "linear_model.releases:ScaledMean.bounded_set",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "a target counts twice",
         "adagrad constant",
@@ -581,7 +585,7 @@ CHANGES = (
     ),
     Change(
         "location_scale.row_releases:RowBounds._whitened",
-        meanwhile("mechanisms.held:Moment.longest", times(2)),
+        meanwhile("mechanisms.bounded_sets:Moment.longest", times(2)),
         "unit rows twice as long",
         "geodesics white",
     ),
@@ -611,7 +615,7 @@ CHANGES = (
         "client update",
     ),
     Change(
-        "federated.round_releases:UpdateRelease.held",
+        "federated.round_releases:UpdateRelease.bounded_set",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "an update counts twice",
         "client update",
@@ -641,7 +645,7 @@ CHANGES = (
         "adagrad columns sampled",
     ),
     Change(
-        "mechanisms.held:answers",
+        "mechanisms.bounded_sets:answers",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "answers count twice",
         "regression columns",
@@ -669,12 +673,17 @@ CHANGES = (
     ),
     Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean tangent"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
-    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated rsgd 1.0"),
+    Change(
+        "mechanisms.bounded_sets:VectorSet.spacing",
+        times(1.0 / 3.0),
+        "a third",
+        "federated rsgd 1.0",
+    ),
     Change(
         "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "federated erm"
     ),
-    Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "class means"),
-    Change("mechanisms.held:VectorSet.add", _AS_LONG, "not shortened", "class means"),
+    Change("mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "class means"),
+    Change("mechanisms.bounded_sets:VectorSet.add", _AS_LONG, "not shortened", "class means"),
     Change("mean.class_releases:Vote.release", _UNPAID, "half the sensitivity", "class means vote"),
     Change(
         "mean.class_releases:Vote.release",
@@ -688,9 +697,9 @@ CHANGES = (
         "rows answer, not people",
         "class means vote people",
     ),
-    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
-    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class means linear"),
-    Change("mechanisms.held:Moment.add", _AS_LONG, "not shortened", "class means linear"),
+    Change("mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class moments"),
+    Change("mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class means linear"),
+    Change("mechanisms.bounded_sets:Moment.add", _AS_LONG, "not shortened", "class means linear"),
     Change(
         "mean.class_releases:ClassReleases.sums",
         _with(moment_mu=lambda found, a: found.moment_mu and 2.0 * found.moment_mu),
@@ -717,14 +726,21 @@ CHANGES = (
         "half the sensitivity",
         "pca exponential 1",
     ),
-    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "pca covariance"),
-    Change(f"{_HELD}:Moment.longest", times(2), "doubled", "pca covariance"),
-    Change(f"{_HELD}:_traces", times(0.25), "a quarter of the traces", "people pca pure"),
-    Change(f"{_HELD}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
-    Change(f"{_HELD}:Frame.longest", times(2), "doubled", "pca power 1, long"),
-    Change(f"{_HELD}:Frame.longest", times(2), "doubled for two columns", "pca power 2, long"),
-    Change(f"{_HELD}:Outer._balanced", returns(_thrice), "three times as long", "pca power, short"),
-    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
+    Change(f"{_BOUNDED_SETS}:Moment.spacing", times(0.5), "halved", "pca covariance"),
+    Change(f"{_BOUNDED_SETS}:Moment.longest", times(2), "doubled", "pca covariance"),
+    Change(f"{_BOUNDED_SETS}:_traces", times(0.25), "a quarter of the traces", "people pca pure"),
+    Change(f"{_BOUNDED_SETS}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
+    Change(f"{_BOUNDED_SETS}:Frame.longest", times(2), "doubled", "pca power 1, long"),
+    Change(
+        f"{_BOUNDED_SETS}:Frame.longest", times(2), "doubled for two columns", "pca power 2, long"
+    ),
+    Change(
+        f"{_BOUNDED_SETS}:Outer._balanced",
+        returns(_thrice),
+        "three times as long",
+        "pca power, short",
+    ),
+    Change(f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
     Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
     Change(
         "location_scale.rows:PairDifferences.__init__",
@@ -738,7 +754,9 @@ CHANGES = (
         "not shortened",
         "search start long frames",
     ),
-    Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "search start grassmann"),
+    Change(
+        "mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "search start grassmann"
+    ),
     Change(
         "location_scale.search:LocationScaleSearch._moved",
         takes(mu=lambda a: 2.0 * a.mu),
@@ -828,8 +846,8 @@ CHANGES = (
     Change("_groups:Groups.means", returns(_mean_size), "weights of everybody", "people erm 1"),
     Change("mechanisms.budget:_Budget._take", _forgets, "forgets what was taken", "pca"),
     Change(
-        f"{_HELD}:variances",
-        meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.8)),
+        f"{_BOUNDED_SETS}:variances",
+        meanwhile(f"{_BOUNDED_SETS}:second_moment_sensitivity", times(0.8)),
         "less than two matrices are apart",
         "pca power 2",
     ),
@@ -873,12 +891,12 @@ CHANGES = (
         "completion clipped",
     ),
     Change(
-        f"{_HELD}:labelled",
-        _with(hold=lambda held, a: lambda tile, unit: held.hold(tile[:2], unit)),
+        f"{_BOUNDED_SETS}:labelled",
+        _with(hold=lambda bounded_set, a: lambda tile, unit: bounded_set.hold(tile[:2], unit)),
         "no weights",
         "completion",
     ),
-    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "completion"),
+    Change(f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "completion"),
     Change(
         "mechanisms.counts:GaussianNumber.release",
         takes(value=lambda a: 3.0 * a.value),
@@ -886,27 +904,32 @@ CHANGES = (
         "completion signal",
     ),
     Change(
-        f"{_HELD}:Outer.rounded",
+        f"{_BOUNDED_SETS}:Outer.rounded",
         _with(limits=lambda rows, a: 3.0 * rows.limits),
         "right factors three times as long",
         "regression parametric",
     ),
     Change(f"{_QUERIES}.step_mu", returns(lambda found, a: a.self.mu), "of all steps", "queries"),
     Change(
-        f"{_HELD}:weighted",
-        _with(hold=lambda held, a: lambda tile, unit: 2.0 * held.hold(tile, unit)),
+        f"{_BOUNDED_SETS}:weighted",
+        _with(hold=lambda bounded_set, a: lambda tile, unit: 2.0 * bounded_set.hold(tile, unit)),
         "doubled",
         "queries",
     ),
-    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
-    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "median of a far end"),
+    Change(f"{_BOUNDED_SETS}:Moment.spacing", times(0.5), "halved", "regression moments"),
+    Change(f"{_BOUNDED_SETS}:Moment.spacing", times(0.5), "halved", "median of a far end"),
     Change(
         "mean.median_releases:GeometricMedian._take",
         returns(lambda found, a: (2.0 * found[0], found[1])),
         "second derivatives for a quarter",
         "median one step",
     ),
-    Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
+    Change(
+        "mean.joint_releases:JointMean.tangent_sample",
+        _ALL,
+        "the whole after a ball",
+        "class moments",
+    ),
     Change(
         "mean.releases:StartAlone.release",
         meanwhile("mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
@@ -948,9 +971,11 @@ CHANGES = (
         "a count alone",
         "erm found clip",
     ),
-    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "search gaussian validation"),
     Change(
-        "selection.releases:Scores.held",
+        f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "search gaussian validation"
+    ),
+    Change(
+        "selection.releases:Scores.bounded_set",
         _with(bound=lambda found, a: _times(1.0 / 3.0, found.bound)),
         "noise for losses of a third",
         "search gaussian validation",
@@ -1020,7 +1045,7 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "mean.joint_releases:JointMean.seen",
+        "mean.joint_releases:JointMean.tangent_sample",
         _with(clipped=lambda seen, a: np.mean(_lengths(seen.vectors) > seen.radius)),
         "the exact share of clipped records",
         "moments",
@@ -1113,10 +1138,10 @@ LEAKS = (
     Change(
         "mechanisms.sum:private_sum",
         lambda original: (
-            lambda units, give, held, *more: (
-                original(units, give, held, *more)
+            lambda units, give, bounded_set, *more: (
+                original(units, give, bounded_set, *more)
                 if units.chosen is None or len(units.chosen)
-                else Noisy(np.zeros(held.shape), 0.0)
+                else Noisy(np.zeros(bounded_set.shape), 0.0)
             )
         ),
         "a batch of nobody gets no noise",

@@ -1,4 +1,4 @@
-"""Everything that a fit leaves behind, compared to the last bit."""
+"""Everything that a fit leaves behind, compared bitwise."""
 
 from __future__ import annotations
 

@@ -994,7 +994,7 @@ def components():
         data = changed(zeros, (w + across) / math.sqrt(2), (w - across) / math.sqrt(2))
         pair(f"pca gradient {manifold}", fit, *data, attains=0.2)
         pair(f"pca gradient {manifold} noisy", fit, *data, quiet=False)
-    # Products z z'w shortened to a small norm, from both sides.
+    # Products z z'w clipped to a small norm, from both sides.
     w = _start_frame(d, 1)[:, 0]
     across = np.linalg.svd(w[:, None])[0][:, -1]
     little = np.tile(1e-4 * across + 1e-5 * w, (n, 1))

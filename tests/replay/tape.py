@@ -193,7 +193,7 @@ class Tape:
 
         The record is then missing from the sampled batches, and only those are compared.  With
         `presence` the other data have a record more, or less.  What the fit leaves behind is what
-        it left on the first data, to the last bit.
+        it left on the first data, bitwise.
         """
         # What the second fit is charged is not of interest.
         kept, outcome = Tape(unit=self.unit), Outcome()
@@ -571,11 +571,11 @@ def _site(label) -> str:
 
 
 # Names of what a query is about.
-_POINTS = ("center", "point", "held", "bound", "quantile")
+_POINTS = ("center", "point", "bounded_set", "bound", "quantile")
 
 
 def _asked_about() -> dict:
-    """What the functions that led to a draw call so: released or public, to the last bit."""
+    """What the functions that led to a draw call so: released or public, bitwise."""
     found: dict = {}
     frame = sys._getframe(2)
     while frame is not None:

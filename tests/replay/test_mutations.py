@@ -27,8 +27,8 @@ ENFORCED = {
 # No faults either: these sets bound their integers in integers, and the noise is of those; their
 # numbers say which of two sets is smaller, and whether batches may be drawn.
 CHECKED_IN_INTEGERS = {
-    "class_moments_sensitivity in skriemdp.mechanisms.held",
-    "frame_product_sensitivity in skriemdp.mechanisms.held",
+    "class_moments_sensitivity in skriemdp.mechanisms.bounded_sets",
+    "frame_product_sensitivity in skriemdp.mechanisms.bounded_sets",
     "frame_product_sensitivity in skriemdp.pca.releases",
 }
 
@@ -94,7 +94,7 @@ SCALINGS = {
         "adagrad",
     ),
     "labels": (
-        ["skriemdp.regression.estimator.shorten"],
+        ["skriemdp.regression.estimator.clip_norms"],
         lambda labels, length: labels,
         "regression",
     ),

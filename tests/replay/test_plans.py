@@ -52,9 +52,9 @@ def check_stated(tape):
 def check_kept(releases, taken):
     """No more is taken for the first names of a plan than it holds for them."""
     assert taken.keys() <= {release.name for release in releases}
-    held = itertools.accumulate(release.share for release in releases)
+    bounded_set = itertools.accumulate(release.share for release in releases)
     used = itertools.accumulate(taken.get(release.name, 0.0) for release in releases)
-    assert all(b <= a + 1e-9 for a, b in zip(held, used, strict=True))
+    assert all(b <= a + 1e-9 for a, b in zip(bounded_set, used, strict=True))
 
 
 @pytest.mark.mostly_slow(4)

@@ -26,8 +26,8 @@ from skriemdp.ledger.units import PRESENT
 from skriemdp.location_scale import search
 from skriemdp.mean import planning, releases
 from skriemdp.mean.joint_releases import JointMean
+from skriemdp.mechanisms.bounded_sets import BoundedSet, Moment
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.held import Held, Moment
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ParallelEvent
 
@@ -250,7 +250,7 @@ def _counted_twice(monkeypatch):
     release = PrivateFrechetMean._release
 
     def again(self, data, plan, streams):
-        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(self._left_by_presence)
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(self._share_after_presence)
         GaussianCount(1.0 / mu).release(len(data.arrays[0]), streams(COUNTED, 2))
         release(self, data, plan, streams)
 
@@ -263,7 +263,7 @@ def _adds_less(monkeypatch, kind):
 
 
 def _vectors_add_less(monkeypatch):
-    _adds_less(monkeypatch, Held)
+    _adds_less(monkeypatch, BoundedSet)
 
 
 def _moments_add_less(monkeypatch):
@@ -285,7 +285,7 @@ def _law_chosen_by_the_released_number(monkeypatch):
 
 
 def _nothing_kept_for_the_count(monkeypatch):
-    monkeypatch.setattr(PrivateFrechetMean, "_left_by_presence", 1.0)
+    monkeypatch.setattr(PrivateFrechetMean, "_share_after_presence", 1.0)
 
 
 FAULTS = {

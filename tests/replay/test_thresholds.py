@@ -25,9 +25,12 @@ THRESHOLDS = {
     "mechanisms.units:_FEW_NUMBERS": (1, MOST, ("mean tangent euclidean", "people mean tangent")),
     "mechanisms.units:_SHORT": (0, MOST, ("mean tangent euclidean", "pca covariance single")),
     "mechanisms.units:NEIGHBOURS": (1, MOST, ("mean found hyperboloid", "regression columns")),
-    "mechanisms.held:_BLOCK": (1, MOST, ("adagrad squared_error noised", "adagrad sampled")),
-    "mechanisms.held:_ROUNDED": (1, MOST, ("adagrad squared_error noised", "adagrad sampled")),
-    "mechanisms.held:_NARROW": (0, MOST, ("adagrad squared_error noised", "adagrad paper noisy")),
+    "mechanisms.bounded_sets:_BLOCK": (1, MOST, (
+        "adagrad squared_error noised", "adagrad sampled")),
+    "mechanisms.bounded_sets:_ROUNDED": (1, MOST, (
+        "adagrad squared_error noised", "adagrad sampled")),
+    "mechanisms.bounded_sets:_NARROW": (0, MOST, (
+        "adagrad squared_error noised", "adagrad paper noisy")),
     "location_scale.rows:_TILE_BYTES": (1, MOST, ("pca pairs", "adagrad columns about zero")),
     "location_scale.rows:_TOGETHER": (1, MOST, ("pca pairs", "people pca")),
     "location_scale.columns:_FEW": (0, MOST, ("adagrad columns", "regression columns")),
@@ -81,14 +84,15 @@ OTHERS = set(
     mechanisms.batch_sizes:COIN mechanisms.bounds:_LARGEST mechanisms.bounds:_LEAST
     mechanisms.bounds:_MOST mechanisms.counts:_RARELY_PURE mechanisms.counts:_SURE
     mechanisms.discrete_gaussian:LARGEST_SCALE mechanisms.discrete_gaussian:_CELLS
-    mechanisms.held:_FRAME_BITS mechanisms.held:_LEAST_MU mechanisms.held:_MOST_MU
-    mechanisms.held:_SLACK mechanisms.pure_spectrum:LARGEST_SIZE mechanisms.sum:_LONGEST
+    mechanisms.bounded_sets:_FRAME_BITS mechanisms.bounded_sets:_LEAST_MU
+    mechanisms.bounded_sets:_MOST_MU
+    mechanisms.bounded_sets:_SLACK mechanisms.pure_spectrum:LARGEST_SIZE mechanisms.sum:_LONGEST
     location_scale.columns:_ALIKE location_scale.columns:_DISTANCES
     location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_ASIDE
     location_scale.search:_SAME location_scale.search:_CURVED
     location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
     mean.releases:LEAST_ROWS
-    mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_APART
+    mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_SEPARATED
     mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
     mean.planning:LAPLACE_GAIN mean.planning:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
     pca.releases:_OUTSTANDING pca.search_releases:_NORM_SHARE pca.search_releases:_PAIRS_TO

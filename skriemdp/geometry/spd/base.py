@@ -52,7 +52,7 @@ class SPDGeometry(CoordinateGeometry):
 
     @property
     def reach(self) -> Reach:
-        return Reach(math.sqrt(self.size), bend=0.5)
+        return Reach(math.sqrt(self.size), divergence_rate=0.5)
 
     @property
     def scaling(self) -> Scaling:

@@ -11,8 +11,7 @@ from scipy.sparse import csr_matrix, vstack
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry._tiles import one_by_one
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import (
+from skriemdp.mechanisms.bounded_sets import (
     Frame,
     Moment,
     Outer,
@@ -25,6 +24,7 @@ from skriemdp.mechanisms.held import (
     variances,
     weighted,
 )
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.sum import (
     PLAIN_STEPS,
     ExactTotal,
@@ -59,8 +59,8 @@ def hostile(count, dim, seed):
 
 def of_ball(count, dim, seed):
     center = np.arange(dim) / 7.0
-    held = ball(Ball(0.7, center), dim)
-    return held, [row[None] for row in hostile(count, dim, seed)]
+    bounded_set = ball(Ball(0.7, center), dim)
+    return bounded_set, [row[None] for row in hostile(count, dim, seed)]
 
 
 def of_classes(count, dim, seed):
@@ -116,9 +116,9 @@ def of_projectors(count, dim, seed):
 
 
 def of_answers_less_levels(count, dim, seed):
-    held, levels = answers(dim, np.resize([0.2, 0.8], dim)), np.resize([0.2, 0.8], dim)
+    bounded_set, levels = answers(dim, np.resize([0.2, 0.8], dim)), np.resize([0.2, 0.8], dim)
     tiles = of_answers(count, dim, seed)[1]
-    return held, [levels[None] < 0.5, levels[None] > 0.5, *tiles]
+    return bounded_set, [levels[None] < 0.5, levels[None] > 0.5, *tiles]
 
 
 def of_moments(count, dim, seed):
@@ -151,23 +151,23 @@ def of_products(count, dim, seed):
 
 
 def of_rounded(count, dim, seed, narrow=2**22):
-    held, tiles = Outer(0.7, dim, 2), of_products(count, dim, seed)[1]
-    steps = {mu: held.check(mu) for mu in SHARES}
+    bounded_set, tiles = Outer(0.7, dim, 2), of_products(count, dim, seed)[1]
+    steps = {mu: bounded_set.check(mu) for mu in SHARES}
 
     def at(mu):
         for place, (left, right) in enumerate(tiles):
             with np.errstate(all="ignore"):
                 left = left / max(np.linalg.norm(left), 1.0)
             rows = csr_matrix(left) if place % 2 else left
-            with mock.patch("skriemdp.mechanisms.held._NARROW", narrow):
-                yield held.rounded(rows, steps[mu]), right
+            with mock.patch("skriemdp.mechanisms.bounded_sets._NARROW", narrow):
+                yield bounded_set.rounded(rows, steps[mu]), right
 
-    return held, at
+    return bounded_set, at
 
 
 def of_sparse(count, dim, seed):
-    held, tiles = of_products(count, dim, seed)
-    return held, [(in_parts(left), right) for left, right in tiles]
+    bounded_set, tiles = of_products(count, dim, seed)
+    return bounded_set, [(in_parts(left), right) for left, right in tiles]
 
 
 def in_parts(row):
@@ -238,10 +238,10 @@ SETS = {
 }
 
 
-def integers(held, tile, steps):
-    total = ExactTotal(held.shape, held.largest(steps))
+def integers(bounded_set, tile, steps):
+    total = ExactTotal(bounded_set.shape, bounded_set.largest(steps))
     with np.errstate(all="ignore"):
-        held.add(total, tile, steps)
+        bounded_set.add(total, tile, steps)
     return [int(v) for v in np.ravel(total.value())]
 
 
@@ -261,23 +261,26 @@ def farthest(vectors, bound):
 
 
 def check_set(name, dim, mu, count, seed):
-    held, tiles = SETS[name](count, dim, seed)
-    steps = held.check(mu)
+    bounded_set, tiles = SETS[name](count, dim, seed)
+    steps = bounded_set.check(mu)
     if callable(tiles):
         tiles = tiles(mu)
-    vectors = list({tuple(integers(held, tile, steps)) for tile in tiles})  # some are alike
+    vectors = list({tuple(integers(bounded_set, tile, steps)) for tile in tiles})  # some are alike
     most = max(map(square, vectors))
-    assert max(abs(v) for vector in vectors for v in vector) <= held.largest(steps)
-    assert most <= held.presence(steps) ** 2
+    assert max(abs(v) for vector in vectors for v in vector) <= bounded_set.largest(steps)
+    assert most <= bounded_set.presence(steps) ** 2
     assert (
-        Fraction(held.presence(steps))
-        <= Fraction(steps) * Fraction(held.bound.presence) / Fraction(held.bound.value) + 1
+        Fraction(bounded_set.presence(steps))
+        <= Fraction(steps)
+        * Fraction(bounded_set.bound.presence)
+        / Fraction(bounded_set.bound.value)
+        + 1
     )
     moved = farthest(vectors, steps)
     assert moved <= steps**2
     if name == "people, by trace":  # the bound that pure noise asks for
-        assert max(sum(vector[:: dim + 1]) for vector in vectors) <= held.longest(steps) ** 2
-    return most / held.presence(steps) ** 2, moved / steps**2
+        assert max(sum(vector[:: dim + 1]) for vector in vectors) <= bounded_set.longest(steps) ** 2
+    return most / bounded_set.presence(steps) ** 2, moved / steps**2
 
 
 # Squares of one number have one sign: they use a part of what matrices would.
@@ -336,49 +339,49 @@ def together(parts):
     ],
 )
 def test_a_sum_is_that_of_its_records_to_the_last_bit(name, mu):
-    held, tiles = SETS[name](400, 3, 5)
-    steps = held.check(mu)
-    alone = whole([integers(held, tile, steps) for tile in tiles])
-    assert integers(held, together(tiles[::-1]), steps) == alone.tolist()
+    bounded_set, tiles = SETS[name](400, 3, 5)
+    steps = bounded_set.check(mu)
+    alone = whole([integers(bounded_set, tile, steps) for tile in tiles])
+    assert integers(bounded_set, together(tiles[::-1]), steps) == alone.tolist()
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 900.0])
 def test_a_table_is_added_as_fractions_would(mu):
     rng = np.random.default_rng(3)
     table, center = rng.uniform(-0.2, 0.2, size=(90_000, 2)), np.array([0.1, -0.2])
-    held = ball(Ball(0.7), 2)
-    steps = held.check(mu)
-    spacing = held.spacing(steps)
-    found = integer_total(Units((table,)), lambda rows: rows - center, held, steps)
-    assert held.value(found, steps) == pytest.approx((table - center).sum(axis=0), rel=1e-6)
+    bounded_set = ball(Ball(0.7), 2)
+    steps = bounded_set.check(mu)
+    spacing = bounded_set.spacing(steps)
+    found = integer_total(Units((table,)), lambda rows: rows - center, bounded_set, steps)
+    assert bounded_set.value(found, steps) == pytest.approx((table - center).sum(axis=0), rel=1e-6)
     few = table[:200]
-    total = integer_total(Units((few,)), lambda rows: rows - center, held, steps)
+    total = integer_total(Units((few,)), lambda rows: rows - center, bounded_set, steps)
     # Vectors inside the ball: the computed factor 1 / g is within two roundings of the true one.
     for column in range(2):
         true = sum((Fraction(float(v)) for v in few[:, column] - center[column]), Fraction(0))
         off = abs(true / Fraction(spacing) - int(total[column]))
         assert off <= 200 * (Fraction(1, 2) + Fraction(steps, 2**52))
-    # The same to the last bit from a memory map's slices, a stream, and in another order.
+    # The same bitwise from a memory map's slices, a stream, and in another order.
     shuffled = table[rng.permutation(len(table))]
     give = lambda rows: rows - center  # noqa: E731
     for other in ([table[:17], table[17:]], shuffled, csr_matrix(table)):
         dense = (lambda rows: rows.toarray() - center) if isinstance(other, csr_matrix) else give
-        assert (integer_total(Units((other,)), dense, held, steps) == found).all()
+        assert (integer_total(Units((other,)), dense, bounded_set, steps) == found).all()
     batches = [np.arange(0, 90_000, 2), np.arange(1, 90_000, 2)]
     units = Units((table,))
-    parts = [integer_total(units.take(batch), give, held, steps) for batch in batches]
+    parts = [integer_total(units.take(batch), give, bounded_set, steps) for batch in batches]
     assert (parts[0] + parts[1] == found).all()
 
 
 def test_rounded_rows_are_the_same_integers_in_32_bits():
-    held, rng = Outer(0.5, 5, 1), np.random.default_rng(0)
-    steps = held.check(0.3)
+    bounded_set, rng = Outer(0.5, 5, 1), np.random.default_rng(0)
+    steps = bounded_set.check(0.3)
     rows = 0.4 * rng.uniform(-1.0, 1.0, size=(50, 5))
-    rows[0] = [(2.0**24 + 1.0) / held.resolution(steps), 0.0, 0.0, 0.0, 0.0]
+    rows[0] = [(2.0**24 + 1.0) / bounded_set.resolution(steps), 0.0, 0.0, 0.0, 0.0]
     rows[1] = np.nan
-    wide = held.rounded(rows, steps)
-    with mock.patch("skriemdp.mechanisms.held._NARROW", 0):
-        narrow = held.rounded(rows, steps)
+    wide = bounded_set.rounded(rows, steps)
+    with mock.patch("skriemdp.mechanisms.bounded_sets._NARROW", 0):
+        narrow = bounded_set.rounded(rows, steps)
     assert narrow.rows.dtype == np.float32 and narrow[:].rows.dtype == float
     np.testing.assert_array_equal(narrow.rows[1:], wide.rows[1:])
     np.testing.assert_array_equal(narrow.limits[1:], wide.limits[1:])
@@ -408,38 +411,40 @@ def people_of(sizes, seed):
 
 def test_a_tile_of_one_group_does_not_overflow():
     """At the largest budgets a tile of equal records is longer than 63 bits."""
-    held = labelled(1.0, 1, 2)
-    steps = held.check(1000.0)
+    bounded_set = labelled(1.0, 1, 2)
+    steps = bounded_set.check(1000.0)
     rows, groups = np.ones((50_000, 1)), np.zeros(50_000, dtype=int)
-    assert 50_000 * held.largest(steps) > 2**63
-    one, many = (ExactTotal(held.shape, held.largest(steps)) for _ in range(2))
-    held.add(one, (rows[:1], groups[:1]), steps)
-    held.add(many, (rows, groups), steps)
+    assert 50_000 * bounded_set.largest(steps) > 2**63
+    one, many = (ExactTotal(bounded_set.shape, bounded_set.largest(steps)) for _ in range(2))
+    bounded_set.add(one, (rows[:1], groups[:1]), steps)
+    bounded_set.add(many, (rows, groups), steps)
     assert [int(v) for v in many.value().ravel()] == [50_000 * int(v) for v in one.value().ravel()]
 
 
-@pytest.mark.parametrize("own", ["mean", "factors", "classes"])
-def test_what_a_person_gives_depends_on_own_rows_alone(own):
-    held = {
+@pytest.mark.parametrize("per_person", ["mean", "factors", "classes"])
+def test_what_a_person_gives_depends_on_own_rows_alone(per_person):
+    bounded_set = {
         "mean": ball(Ball(0.7), 3),
         "factors": Moment(0.7, 3, people=True),
         "classes": labelled(0.7, 3, 4),
-    }[own]
-    steps = held.check(0.3)
+    }[per_person]
+    steps = bounded_set.check(0.3)
     sizes = np.array([1, 2, 3, 50, 4000, 1, 9])
     groups, owners = people_of(sizes, 0)
     rng = np.random.default_rng(1)
     table, labels = rng.normal(size=(len(owners), 3)), rng.integers(0, 4, size=len(owners))
-    give = (lambda x, y: (x, y)) if own == "classes" else lambda x, y: x
-    found = integer_total(Units((table, labels), groups), give, held, steps)
+    give = (lambda x, y: (x, y)) if per_person == "classes" else lambda x, y: x
+    found = integer_total(Units((table, labels), groups), give, bounded_set, steps)
     alone = []
     for person in range(len(sizes)):
         mine = owners == person
         one = Groups.from_ids(np.zeros(mine.sum()))
-        alone.append(integer_total(Units((table[mine], labels[mine]), one), give, held, steps))
+        alone.append(
+            integer_total(Units((table[mine], labels[mine]), one), give, bounded_set, steps)
+        )
     assert (found == whole(alone)).all()
     batch = np.array([4, 1])
-    chosen = integer_total(Units((table, labels), groups).take(batch), give, held, steps)
+    chosen = integer_total(Units((table, labels), groups).take(batch), give, bounded_set, steps)
     assert (chosen == alone[4] + alone[1]).all()
 
 
@@ -452,50 +457,50 @@ def test_what_a_person_gives_is_the_mean_of_own_rows():
         ball(Ball(9.0), 3): sum(rows.mean(axis=0) for rows in own),
         Moment(9.0, 3, people=True): sum(rows.T @ rows / len(rows) for rows in own),
     }
-    for held, expected in sums.items():
-        steps = held.check(0.3)
-        found = integer_total(Units((table,), groups), lambda x: x, held, steps)
-        assert held.value(found, steps) == pytest.approx(expected, abs=1e-3)
-    held, expected = labelled(9.0, 3, 3), np.zeros((3, 4))
+    for bounded_set, expected in sums.items():
+        steps = bounded_set.check(0.3)
+        found = integer_total(Units((table,), groups), lambda x: x, bounded_set, steps)
+        assert bounded_set.value(found, steps) == pytest.approx(expected, abs=1e-3)
+    bounded_set, expected = labelled(9.0, 3, 3), np.zeros((3, 4))
     for person, rows in enumerate(own):
         shown = labels[owners == person]
         for label in np.unique(shown):
             share = 1.0 / np.sqrt(len(np.unique(shown)))
             expected[label] += share * np.append(rows[shown == label].mean(axis=0) / 9.0, 1.0)
-    steps = held.check(0.3)
-    found = integer_total(Units((table, labels), groups), lambda x, y: (x, y), held, steps)
-    assert held.value(found, steps) == pytest.approx(expected, rel=1e-9)
+    steps = bounded_set.check(0.3)
+    found = integer_total(Units((table, labels), groups), lambda x, y: (x, y), bounded_set, steps)
+    assert bounded_set.value(found, steps) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_person_answers_with_the_mean_of_own_rows():
     """Integers of the mean, not of the rows: three rows of one person weigh one."""
     rows = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
-    groups, held = Groups.from_ids(np.array([0, 0, 0, 1])), answers(2)
-    steps = held.check(0.3)
-    found = integer_total(Units((rows,), groups), lambda x: x, held, steps)
+    groups, bounded_set = Groups.from_ids(np.array([0, 0, 0, 1])), answers(2)
+    steps = bounded_set.check(0.3)
+    found = integer_total(Units((rows,), groups), lambda x: x, bounded_set, steps)
     expected = np.array([2 / 3 + 1, 1 / 3]) - 1.0
-    assert held.value(found, steps) == pytest.approx(expected, abs=1e-9)
+    assert bounded_set.value(found, steps) == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_row_given_alone_has_no_company():
     rng = np.random.default_rng(5)
-    table, held = rng.normal(size=(50, 3)), ball(Ball(0.7), 3)
+    table, bounded_set = rng.normal(size=(50, 3)), ball(Ball(0.7), 3)
     shift = one_by_one(lambda rows: rows - rows.mean(axis=0) + 0.1)  # tells of its company
-    found = integer_total(Units((table,)), shift, held, held.check(1.0))
-    one = integer_total(Units((table[:1],)), shift, held, held.check(1.0))
+    found = integer_total(Units((table,)), shift, bounded_set, bounded_set.check(1.0))
+    one = integer_total(Units((table[:1],)), shift, bounded_set, bounded_set.check(1.0))
     assert (found == 50 * one).all()
 
 
-@pytest.mark.parametrize("own", ["mean", "factors", "classes"])
-def test_people_move_a_sum_by_the_bounds_and_no_more(own):
+@pytest.mark.parametrize("per_person", ["mean", "factors", "classes"])
+def test_people_move_a_sum_by_the_bounds_and_no_more(per_person):
     dim = 3
-    held = {
+    bounded_set = {
         "mean": ball(Ball(0.7), dim),
         "factors": Moment(0.7, dim, people=True),
         "classes": labelled(0.7, dim, 3),
-    }[own]
-    steps, rng = held.check(0.3), np.random.default_rng(2)
-    give = (lambda x, y: (x, y)) if own == "classes" else lambda x, y: x
+    }[per_person]
+    steps, rng = bounded_set.check(0.3), np.random.default_rng(2)
+    give = (lambda x, y: (x, y)) if per_person == "classes" else lambda x, y: x
     vectors = []
     for person in range(300):
         size = int(rng.integers(1, 40))
@@ -503,10 +508,10 @@ def test_people_move_a_sum_by_the_bounds_and_no_more(own):
         if person < 6:
             rows, labels = np.tile(hostile(6, dim, 0)[person], (size, 1)), labels * 0
         one = Groups.from_ids(np.zeros(size))
-        total = integer_total(Units((rows, labels), one), give, held, steps)
+        total = integer_total(Units((rows, labels), one), give, bounded_set, steps)
         vectors.append([int(v) for v in np.ravel(total)])
     most = max(map(square, vectors))
-    assert 0.98**2 * held.presence(steps) ** 2 <= most <= held.presence(steps) ** 2
+    assert 0.98**2 * bounded_set.presence(steps) ** 2 <= most <= bounded_set.presence(steps) ** 2
     assert 0.98**2 * steps**2 <= farthest(vectors, steps) <= steps**2
 
 
@@ -514,14 +519,14 @@ def test_people_move_a_sum_by_the_bounds_and_no_more(own):
 
 
 def test_parties_have_the_integers_of_one():
-    rng, held = np.random.default_rng(0), ball(Ball(0.7), 3)
+    rng, bounded_set = np.random.default_rng(0), ball(Ball(0.7), 3)
     rows, owners = 0.5 * rng.normal(size=(200, 3)), rng.integers(7, size=200)
-    steps = held.check(0.3)
-    apart = held.by_party(7)
-    assert apart.spacing(steps) == held.spacing(steps) and apart.check(0.3) == steps
+    steps = bounded_set.check(0.3)
+    apart = bounded_set.by_party(7)
+    assert apart.spacing(steps) == bounded_set.spacing(steps) and apart.check(0.3) == steps
     together = integer_total(Units((rows, owners)), lambda *tile: tile, apart, steps)
     for k in range(7):
-        alone = integer_total(Units((rows[owners == k],)), lambda rows: rows, held, steps)
+        alone = integer_total(Units((rows[owners == k],)), lambda rows: rows, bounded_set, steps)
         np.testing.assert_array_equal(together[k], alone)
 
 
@@ -534,14 +539,14 @@ def test_a_set_far_from_zero_is_refused():
 
 
 def test_vectors_of_a_set_that_are_not_finite_count_as_zero():
-    held = VectorSet((2,), ball_sensitivity(1.0), lambda tile, unit: tile / unit)
-    steps = held.check(1.0)
+    bounded_set = VectorSet((2,), ball_sensitivity(1.0), lambda tile, unit: tile / unit)
+    steps = bounded_set.check(1.0)
     tile = np.array([[0.5, np.nan], [np.inf, 0.0], [0.25, -0.5], [-np.inf, np.inf]])
-    assert integers(held, tile, steps) == integers(held, tile[2:3], steps)
+    assert integers(bounded_set, tile, steps) == integers(bounded_set, tile[2:3], steps)
 
 
 @pytest.mark.parametrize(
-    "held",
+    "bounded_set",
     [
         ball(Ball(1.0), 10**9),
         Moment(1.0, 600),
@@ -551,14 +556,14 @@ def test_vectors_of_a_set_that_are_not_finite_count_as_zero():
         labelled(1.0, 10**4, 10**5),
     ],
 )
-def test_integers_that_are_coarse_are_refused_before_the_charge(held):
-    held.check(9.0)
+def test_integers_that_are_coarse_are_refused_before_the_charge(bounded_set):
+    bounded_set.check(9.0)
     with pytest.raises(ValueError, match="fewer integers"):
-        held.check(1e-6)
+        bounded_set.check(1e-6)
     with pytest.raises(ValueError, match="smaller epsilon"):
-        held.check(2.0**10)
+        bounded_set.check(2.0**10)
     with pytest.raises(ValueError, match="larger epsilon"):
-        held.check(2.0**-33)
+        bounded_set.check(2.0**-33)
 
 
 def test_the_check_of_moments_knows_their_root():
@@ -574,12 +579,12 @@ def test_a_set_without_a_bound_is_refused():
 
 
 def test_noise_has_the_scale_that_is_stated():
-    held, rng = ball(Ball(2.0), 4000), NoiseStreams(0)("noise")
-    noisy = private_sum(Units((np.zeros((3, 4000)),)), lambda rows: rows, held, 0.5, rng)
+    bounded_set, rng = ball(Ball(2.0), 4000), NoiseStreams(0)("noise")
+    noisy = private_sum(Units((np.zeros((3, 4000)),)), lambda rows: rows, bounded_set, 0.5, rng)
     assert noisy.sigma == pytest.approx(2.0 * 2.0 / 0.5, rel=1e-6)
     assert np.std(noisy.value) == pytest.approx(noisy.sigma, rel=0.1)
-    held = Moment(1.0, 50)
-    noisy = private_sum(Units((np.zeros((3, 50)),)), lambda rows: rows, held, 0.5, rng)
+    bounded_set = Moment(1.0, 50)
+    noisy = private_sum(Units((np.zeros((3, 50)),)), lambda rows: rows, bounded_set, 0.5, rng)
     assert (noisy.value == noisy.value.T).all()
     assert noisy.sigma == pytest.approx(np.sqrt(2.0) / 0.5, rel=1e-3)
     assert np.std(np.diag(noisy.value)) == pytest.approx(noisy.sigma, rel=0.5)
@@ -591,42 +596,45 @@ def test_noise_has_the_scale_that_is_stated():
 @pytest.mark.parametrize("n", [1, 10**6])
 def test_a_plain_sum_moves_by_its_sensitivity_and_no_more(n):
     """Of 10^6 records the float of a total rounds by more than the lattice's own margin."""
-    held, rng = ball(Ball(0.7), 3), np.random.default_rng(0)
+    bounded_set, rng = ball(Ball(0.7), 3), np.random.default_rng(0)
     table = np.full((n, 3), 0.7 / np.sqrt(3.0)) * (1.0 - 1e-3 * rng.random((n, 1)))
     table[0] = 0.7 / np.sqrt(3.0)
-    value, sensitivity = plain_sum(Units((table,)), lambda rows: rows, held, n)
+    value, sensitivity = plain_sum(Units((table,)), lambda rows: rows, bounded_set, n)
     table[0] *= -1.0
-    other, _ = plain_sum(Units((table,)), lambda rows: rows, held, n)
+    other, _ = plain_sum(Units((table,)), lambda rows: rows, bounded_set, n)
     moved = square(
         Fraction(float(a)) - Fraction(float(b)) for a, b in zip(value, other, strict=True)
     )
     assert moved <= Fraction(sensitivity.value) ** 2
     assert moved >= Fraction(0.999 * sensitivity.value) ** 2
-    spacing = Fraction(held.spacing(PLAIN_STEPS))
-    longest = n * Fraction(held.bound.presence)
+    spacing = Fraction(bounded_set.spacing(PLAIN_STEPS))
+    longest = n * Fraction(bounded_set.bound.presence)
     assert Fraction(sensitivity.value) >= PLAIN_STEPS * spacing + longest / 2**50
 
 
 def test_products_are_those_of_rows_shortened_to_a_length():
-    held, z = Outer(0.7, 3, 2, 0.5), np.array([[3.0, 0.0, 4.0], [0.1, 0.2, 0.2], [0.0, 0.0, 0.0]])
+    bounded_set, z = (
+        Outer(0.7, 3, 2, 0.5),
+        np.array([[3.0, 0.0, 4.0], [0.1, 0.2, 0.2], [0.0, 0.0, 0.0]]),
+    )
     w = np.eye(3)[:, 1:]
     short = z * [[0.1], [1.0], [1.0]]
     for left in (z, csr_matrix(z)):
-        steps = held.check(1.0)
-        total = integer_total(Units((left, z @ w)), lambda *own: own, held, steps)
-        np.testing.assert_allclose(held.value(total, steps), short.T @ short @ w, rtol=1e-4)
+        steps = bounded_set.check(1.0)
+        total = integer_total(Units((left, z @ w)), lambda *own: own, bounded_set, steps)
+        np.testing.assert_allclose(bounded_set.value(total, steps), short.T @ short @ w, rtol=1e-4)
 
 
 def test_variances_are_those_of_rows_and_of_people():
     rows = np.random.default_rng(0).normal(size=(40, 3))
-    held, people = variances(0.9, 3), Groups.from_ids(np.arange(40) // 8)
+    bounded_set, people = variances(0.9, 3), Groups.from_ids(np.arange(40) // 8)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     short = rows * np.minimum(1.0, 0.9 / norms)
     own = [part.T @ part / 8 for part in np.split(rows, 5)]
     sizes = [min(1.0, 0.81 / np.linalg.norm(matrix)) for matrix in own]
     matrices = sum(size * matrix for size, matrix in zip(sizes, own, strict=True))
     for units, expected in ((Units((rows,)), short.T @ short), (Units((rows,), people), matrices)):
-        noisy = plain_sum(units, lambda z: z, held, 40)[0]
+        noisy = plain_sum(units, lambda z: z, bounded_set, 40)[0]
         np.testing.assert_allclose(unpacked(noisy, 3), expected, atol=1e-9)
 
 
@@ -643,20 +651,23 @@ def test_frames_with_long_columns_are_refused(rows, value):
 @pytest.mark.parametrize("stretch", [0.5, 1.0, 1.2, 1.9])
 def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
     frame = stretch * np.linalg.qr(np.random.default_rng(0).normal(size=(300, 3)))[0]
-    held = Frame(1.0, frame)
-    assert held.stretch >= sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
-    steps = held.check(0.25)
-    one, two = (integers(held, 1e3 * column[None], steps) for column in frame.T[:2])
+    bounded_set = Frame(1.0, frame)
+    assert bounded_set.stretch >= sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
+    steps = bounded_set.check(0.25)
+    one, two = (integers(bounded_set, 1e3 * column[None], steps) for column in frame.T[:2])
     assert square(x - y for x, y in zip(one, two, strict=True)) <= steps**2
 
 
 @pytest.mark.parametrize("count", [1, 255, 70_000])
 def test_truth_values_add_up_as_the_numbers_zero_and_one(count):
-    held, tile = answers(2, np.array([0.2, 0.8])), np.random.default_rng(0).random((count, 2)) < 0.3
+    bounded_set, tile = (
+        answers(2, np.array([0.2, 0.8])),
+        np.random.default_rng(0).random((count, 2)) < 0.3,
+    )
     sums = []
     for values in (tile, tile.astype(float)):
-        total = ExactTotal(held.shape, held.largest(10**6))
-        held.add(total, values, 10**6)
+        total = ExactTotal(bounded_set.shape, bounded_set.largest(10**6))
+        bounded_set.add(total, values, 10**6)
         sums.append(total.value())
     np.testing.assert_array_equal(*sums)
 

@@ -4,10 +4,10 @@ A set is made by :func:`ball`, :func:`labelled`, :func:`answers`, :func:`weighte
 :func:`projectors` or :func:`variances` (:class:`VectorSet`: whatever has a diameter), or is a
 :class:`Moment` (``z z'``), an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of
 them answer alike:
-``held.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises
-and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where the set
-says so.  Private numbers are shortened and rounded in ``add``, and nowhere else; the proofs are in
-docs/theory/lattice.md.
+``bounded_set.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds,
+noises and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where
+the set says so.  Private numbers are shortened and rounded in ``add``, and nowhere else; the proofs
+are in docs/theory/lattice.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SLACK = 2.0**-30
 WEIGHT_UNIT = 1.732
 
 
-class Held(abc.ABC):
+class BoundedSet(abc.ABC):
     """A public set that bounds the contribution of a record and turns it into integers.
 
     Attributes
@@ -73,14 +73,14 @@ class Held(abc.ABC):
         Of the sum.
     width : int
         Numbers of a row.
-    own : {"mean", "factors", "classes"}
+    per_person : {"mean", "factors", "classes"}
         What people give, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
     """
 
     bound: Sensitivity
     shape: tuple[int, ...]
     width: int
-    own = "mean"
+    per_person = "mean"
 
     def check(self, mu: float) -> int:
         """D, how far apart two records' integers may be; ValueError where those are too coarse.
@@ -136,7 +136,7 @@ class Held(abc.ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class VectorSet(Held):
+class VectorSet(BoundedSet):
     """Vectors of a set that is known by its diameter, and by the length of its longest one.
 
     Parameters
@@ -149,7 +149,7 @@ class VectorSet(Held):
         ``hold(tile, unit)`` returns vectors of the set over `unit`, ``(b, size)``, in an array of
         its own; or rows and the groups of theirs.  Its rounding is below ``(4 k + 32) 2^-53`` of
         the diameter, k the number of coordinates.
-    own : str
+    per_person : str
     parties : int, default=1
         How many sums there are, as of :meth:`by_party`.
 
@@ -163,7 +163,7 @@ class VectorSet(Held):
     shape: tuple[int, ...]
     bound: Sensitivity
     hold: Callable[[Any, float], Any]
-    own: str = "mean"
+    per_person: str = "mean"
     parties: int = 1
 
     def __post_init__(self) -> None:
@@ -206,8 +206,8 @@ class VectorSet(Held):
         return self.presence(steps)
 
     def add(self, total: ExactTotal, tile: Any, steps: int) -> None:
-        held = self.hold(tile, self.spacing(steps))
-        rows, places = held if isinstance(held, tuple) else (held, None)
+        bounded_set = self.hold(tile, self.spacing(steps))
+        rows, places = bounded_set if isinstance(bounded_set, tuple) else (bounded_set, None)
         np.rint(rows, out=rows)
         if places is None:
             for piece in total.pieces(len(rows)):
@@ -253,7 +253,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
     """Sums and counts by group: records add ``q (v / bound, 1)`` to each group they belong to.
 
     A tile is ``(rows, groups)``, one row for a record, or ``(rows, groups, counts)``, as many rows
-    as `counts` says for each record in turn, of different groups.  Rows v are shortened to `bound`,
+    as `counts` says for each record in turn, of different groups.  Rows v are clipped to `bound`,
     and ``q = min(1, weight / sqrt(count))``.  A row of a group that there is not counts as zero.
     People of several classes have the mean of own rows in each, with weight ``1 / sqrt(classes)``.
 
@@ -329,7 +329,7 @@ def _true(tile: np.ndarray) -> np.ndarray:
 def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
     """Vectors ``(a v / bound, c a)``, a in [0, 1], ``|v| <= bound``, c = `WEIGHT_UNIT`.
 
-    A tile is ``(products, weights)``: weights a are cut to [0, 1], products ``a v`` shortened to
+    A tile is ``(products, weights)``: weights a are cut to [0, 1], products ``a v`` clipped to
     ``a bound``.  The sum has ``dim + 1`` coordinates, that of ``c a`` last.  Of weights that are
     public and not `counted`, in [-1, 1], it has the first `dim`.
     """
@@ -352,7 +352,7 @@ def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
 
 
 def projectors(size: int, rank: int) -> VectorSet:
-    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, rank, size)``.
+    """Matrices ``F F'``, clipped to the norm of a projector; a tile is ``(b, rank, size)``.
 
     Its rows are the columns of F; of people they are those of all own F, in factors.
     The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``;
@@ -369,7 +369,7 @@ def projectors(size: int, rank: int) -> VectorSet:
 
 
 def variances(radius: float, size: int) -> VectorSet:
-    """Few-columned matrices ``z z'``, or ``L'L`` of people, shortened to norm ``radius^2``.
+    """Few-columned matrices ``z z'``, or ``L'L`` of people, clipped to norm ``radius^2``.
 
     Each costs its own product, unlike those of a :class:`Moment`; but the set answers to every
     law.  A tile is rows ``(b, size)``, or factors ``(b, m, size)``; sums are as of
@@ -393,15 +393,15 @@ def _matrices(
     size: int,
     bound: Sensitivity,
     products: Callable[[np.ndarray], np.ndarray],
-    own: str,
+    per_person: str,
 ) -> VectorSet:
-    """Positive semidefinite matrices that `products` makes of a tile, shortened to `norm`."""
+    """Positive semidefinite matrices that `products` makes of a tile, clipped to `norm`."""
     rows, columns, weights = _triangle(size)
 
     def hold(tile: np.ndarray, unit: float) -> np.ndarray:
         return Ball(norm).enforce(products(tile)[:, rows, columns] * weights, unit)
 
-    return VectorSet((len(rows),), bound, hold, own)
+    return VectorSet((len(rows),), bound, hold, per_person)
 
 
 def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
@@ -418,15 +418,15 @@ def _triangle(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment(Held):
-    """Second moments ``z z'``, rows z shortened to `radius`; or ``L'L`` of people.
+class Moment(BoundedSet):
+    """Second moments ``z z'``, rows z clipped to `radius`; or ``L'L`` of people.
 
     Parameters
     ----------
     radius : float
     dim : int
     people : bool, default=False
-        Whether tiles are factors L, ``(b, m, dim)``, whose ``L'L`` are shortened to ``radius^2``.
+        Whether tiles are factors L, ``(b, m, dim)``, whose ``L'L`` are clipped to ``radius^2``.
     by_trace : bool, default=False
         Whether the traces of these are shortened, and not their Frobenius norms.
     classes : int, optional
@@ -466,7 +466,7 @@ class Moment(Held):
         return self.dim
 
     @property
-    def own(self) -> str:  # type: ignore[override]  # read-only here
+    def per_person(self) -> str:  # type: ignore[override]  # read-only here
         return "factors" if self.people else "mean"
 
     @property
@@ -593,8 +593,8 @@ def _outer_lattice(left: int, right: int, steps: int) -> tuple[int, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Outer(Held):
-    """Outer products ``a b'``, shortened to Frobenius norm `norm`.
+class Outer(BoundedSet):
+    """Outer products ``a b'``, clipped to Frobenius norm `norm`.
 
     Parameters
     ----------
@@ -720,7 +720,7 @@ class Outer(Held):
                 total.floats += (np.ascontiguousarray(scaled[piece].T) @ left.rows[piece]).T
 
     def _balanced(self, left: Any, right: np.ndarray, steps: int) -> tuple[RoundedRows, np.ndarray]:
-        """Factors of the same products, shortened to `norm`, the left one rounded.
+        """Factors of the same products, clipped to `norm`, the left one rounded.
 
         They are of one length but for two scales.
         """
@@ -755,8 +755,8 @@ class Outer(Held):
 
 
 @dataclass(frozen=True, eq=False)
-class Frame(Held):
-    """Products ``z z'W`` of rows z, shortened to `radius`, with a public or released frame W.
+class Frame(BoundedSet):
+    """Products ``z z'W`` of rows z, clipped to `radius`, with a public or released frame W.
 
     Parameters
     ----------

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import (
+from skriemdp.mechanisms.bounded_sets import (
     Frame,
     Moment,
     Outer,
@@ -23,6 +22,7 @@ from skriemdp.mechanisms.held import (
     variances,
     weighted,
 )
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.sum import ExactTotal
 
 SIZES = (10, 100, 2500)
@@ -54,9 +54,9 @@ def halfway(length, count):
     return found + 0.5 + tiny
 
 
-def integers(held, tile, steps):
-    total = ExactTotal(held.shape, held.largest(steps))
-    held.add(total, tile, steps)
+def integers(bounded_set, tile, steps):
+    total = ExactTotal(bounded_set.shape, bounded_set.largest(steps))
+    bounded_set.add(total, tile, steps)
     return [int(v) for v in np.ravel(total.value())]
 
 
@@ -69,31 +69,31 @@ def apart(one, other):
 
 
 def of_ball(size):
-    held = ball(Ball(0.7), size)
-    steps = held.check(MU)
-    row = halfway(0.7 / held.spacing(steps), size) * held.spacing(steps)
-    return held, steps, row[None], -row[None]
+    bounded_set = ball(Ball(0.7), size)
+    steps = bounded_set.check(MU)
+    row = halfway(0.7 / bounded_set.spacing(steps), size) * bounded_set.spacing(steps)
+    return bounded_set, steps, row[None], -row[None]
 
 
 def of_labelled(size):
-    held = labelled(0.7, size, 3)
-    steps = held.check(MU)
-    row = 0.7 * halfway(1.0 / held.spacing(steps), size) * held.spacing(steps)
-    return held, steps, (row[None], np.array([1])), (-row[None], np.array([1]))
+    bounded_set = labelled(0.7, size, 3)
+    steps = bounded_set.check(MU)
+    row = 0.7 * halfway(1.0 / bounded_set.spacing(steps), size) * bounded_set.spacing(steps)
+    return bounded_set, steps, (row[None], np.array([1])), (-row[None], np.array([1]))
 
 
 def of_weighted(size):
-    held = weighted(0.7, size)
-    steps = held.check(MU)
-    row = 0.7 * halfway(1.0 / held.spacing(steps), size) * held.spacing(steps)
-    return held, steps, (row[None], np.ones(1)), (-row[None], np.ones(1))
+    bounded_set = weighted(0.7, size)
+    steps = bounded_set.check(MU)
+    row = 0.7 * halfway(1.0 / bounded_set.spacing(steps), size) * bounded_set.spacing(steps)
+    return bounded_set, steps, (row[None], np.ones(1)), (-row[None], np.ones(1))
 
 
 def of_public_weights(size):
-    held = weighted(0.7, size, counted=False)
-    steps = held.check(MU)
-    row = 0.7 * halfway(1.0 / held.spacing(steps), size) * held.spacing(steps)
-    return held, steps, (row[None], np.ones(1)), (-row[None], np.ones(1))
+    bounded_set = weighted(0.7, size, counted=False)
+    steps = bounded_set.check(MU)
+    row = 0.7 * halfway(1.0 / bounded_set.spacing(steps), size) * bounded_set.spacing(steps)
+    return bounded_set, steps, (row[None], np.ones(1)), (-row[None], np.ones(1))
 
 
 OPPOSITE = [of_ball, of_labelled, of_weighted, of_public_weights]
@@ -102,12 +102,12 @@ OPPOSITE = [of_ball, of_labelled, of_weighted, of_public_weights]
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("make", OPPOSITE)
 def test_opposite_vectors_attain_the_diameter(make, size):
-    held, steps, one, other = make(size)
-    moved = apart(integers(held, one, steps), integers(held, other, steps))
+    bounded_set, steps, one, other = make(size)
+    moved = apart(integers(bounded_set, one, steps), integers(bounded_set, other, steps))
     # Of rows for several groups it touches one.
-    groups = math.sqrt(math.prod(held.shape)) - math.sqrt(size)
+    groups = math.sqrt(math.prod(bounded_set.shape)) - math.sqrt(size)
     assert steps - 4.0 - groups <= moved <= steps
-    assert square(integers(held, one, steps)) <= held.presence(steps) ** 2
+    assert square(integers(bounded_set, one, steps)) <= bounded_set.presence(steps) ** 2
 
 
 @pytest.mark.parametrize("size", [10, 100, 1000])
@@ -115,9 +115,9 @@ def test_answers_attain_their_diameter(size):
     """All are at an end, which lies halfway between lattice points for some budgets."""
     closest = math.inf
     for mu in 1e-3 * (1.0 + np.arange(400) / 1000.0):
-        held = answers(size)
-        steps = held.check(mu)
-        ends = [integers(held, np.full((1, size), v), steps) for v in (0.0, 1.0)]
+        bounded_set = answers(size)
+        steps = bounded_set.check(mu)
+        ends = [integers(bounded_set, np.full((1, size), v), steps) for v in (0.0, 1.0)]
         moved = apart(*ends)
         assert moved <= steps
         closest = min(closest, steps - moved)
@@ -127,30 +127,30 @@ def test_answers_attain_their_diameter(size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("form", ["dense", "sparse", "classes"])
 def test_rows_of_moments_attain_their_length(size, form):
-    held = Moment(0.7, size, classes=3 if form == "classes" else None)
-    steps = held.check(MU if size < 1000 else 1.0)
-    most, spacing = held.longest(steps), held.spacing(steps)
+    bounded_set = Moment(0.7, size, classes=3 if form == "classes" else None)
+    steps = bounded_set.check(MU if size < 1000 else 1.0)
+    most, spacing = bounded_set.longest(steps), bounded_set.spacing(steps)
     row = halfway(0.7 / spacing, size)[None] * spacing
     tile = {"dense": row, "sparse": csr_matrix(row), "classes": (row, np.array([1]))}[form]
-    total = np.array(integers(held, tile, steps), dtype=object).reshape(-1, size, size)
+    total = np.array(integers(bounded_set, tile, steps), dtype=object).reshape(-1, size, size)
     found = sum(int(matrix[i, i]) for matrix in total for i in range(size))
     assert (most - 2) ** 2 <= found <= most**2
-    assert held.presence(steps) >= found
+    assert bounded_set.presence(steps) >= found
 
 
 @pytest.mark.parametrize("size", [4, 10, 40])
 @pytest.mark.parametrize("by_trace", [False, True])
 def test_people_at_the_edge_are_not_lost_to_rounding(size, by_trace):
     """Their integers are checked, and those that are too long would count as zero."""
-    held = Moment(0.7, size, people=True, by_trace=by_trace)
-    steps = held.check(MU)
-    most, spacing = held.longest(steps), held.spacing(steps)
+    bounded_set = Moment(0.7, size, people=True, by_trace=by_trace)
+    steps = bounded_set.check(MU)
+    most, spacing = bounded_set.longest(steps), bounded_set.spacing(steps)
     # As many rows as columns; all of one direction, so that trace and norm are one.
     factor = halfway(0.7 / spacing, size**2).reshape(1, size, size) * spacing
-    matrix = np.array(integers(held, factor, steps), dtype=object).reshape(size, size)
+    matrix = np.array(integers(bounded_set, factor, steps), dtype=object).reshape(size, size)
     trace, squares = sum(int(matrix[i, i]) for i in range(size)), square(matrix.ravel().tolist())
     assert (most - 3) ** 4 * (0.9 if by_trace else 1.0 - 1e-6) <= squares
-    assert squares <= held.presence(steps) ** 2
+    assert squares <= bounded_set.presence(steps) ** 2
     if by_trace:
         assert (most - 3) ** 2 <= trace <= most**2
 
@@ -158,10 +158,10 @@ def test_people_at_the_edge_are_not_lost_to_rounding(size, by_trace):
 @pytest.mark.parametrize("columns", [1, 2, 16])
 def test_products_with_a_frame_leave_room_for_the_rounding_of_both(columns):
     frame = np.linalg.qr(np.random.default_rng(0).normal(size=(20, columns)))[0]
-    held = Frame(0.7, frame)
+    bounded_set = Frame(0.7, frame)
     for mu in (1e-3, 0.3, 7.0):
-        steps = held.check(mu)
-        most = held.longest(steps)
+        steps = bounded_set.check(mu)
+        most = bounded_set.longest(steps)
         moved = (1.0 if columns == 1 else math.sqrt(2.0)) * most**2 + most * math.sqrt(columns)
         assert moved <= steps * (1.0 + 1e-12)
 
@@ -169,39 +169,39 @@ def test_products_with_a_frame_leave_room_for_the_rounding_of_both(columns):
 @pytest.mark.parametrize(("left", "right"), [(10, 10), (100, 10), (10, 100), (400, 400), (30, 1)])
 @pytest.mark.parametrize("form", ["rounded", "balanced", "sparse"])
 def test_both_factors_of_a_product_attain_their_lengths(left, right, form):
-    held = Outer(0.7, left, right)
-    steps = held.check(MU if left * right < 10**4 else 1.0)
-    unit, spacing = held.resolution(steps), held.spacing(steps)
+    bounded_set = Outer(0.7, left, right)
+    steps = bounded_set.check(MU if left * right < 10**4 else 1.0)
+    unit, spacing = bounded_set.resolution(steps), bounded_set.spacing(steps)
     a = halfway(unit, left)[None] / unit
     integer_left = np.rint(a * unit)
     a_length = math.sqrt(square(map(int, integer_left[0])))
     most = steps // 2
     if form == "rounded":
-        rounded = held.rounded(a, steps)
+        rounded = bounded_set.rounded(a, steps)
         b = halfway(float(rounded.limits[0]), right) if right > 1 else rounded.limits[:1]
         tile = rounded, b[None] * (spacing * unit)
     else:
         # Longer than the set: both are shortened, the right one to what the longest left leaves.
-        limit = held._longest_right(steps)
+        limit = bounded_set._longest_right(steps)
         b = halfway(limit, right) if right > 1 else np.array([limit])
         tile = (csr_matrix(a) if form == "sparse" else a), 5.0 * b[None] * (spacing * unit)
-    found = integers(held, tile, steps)
+    found = integers(bounded_set, tile, steps)
     reached = math.sqrt(square(found))
     assert square(found) <= most**2
     # A unit less of either factor would be seen.
     assert reached >= most * (1.0 - 1e-8) - 3.0 * a_length - 3.0 * most / a_length
-    assert reached <= held.presence(steps)
+    assert reached <= bounded_set.presence(steps)
 
 
 @pytest.mark.parametrize("size", [100, 900])
 def test_rows_of_a_frame_attain_their_length(size):
     frame = np.full((size, 1), size**-0.5)
-    held = Frame(0.7, frame)
-    steps = held.check(MU if size < 500 else 0.1)
-    spacing, most = held.spacing(steps), held.longest(steps)
+    bounded_set = Frame(0.7, frame)
+    steps = bounded_set.check(MU if size < 500 else 0.1)
+    spacing, most = bounded_set.spacing(steps), bounded_set.longest(steps)
     row = halfway(0.7 / spacing, size)[None] * spacing
-    found = math.sqrt(square(integers(held, row, steps)))
-    assert (most - 2.0) * (most - 3.0) * (1.0 - 1e-6) <= found <= held.presence(steps)
+    found = math.sqrt(square(integers(bounded_set, row, steps)))
+    assert (most - 2.0) * (most - 3.0) * (1.0 - 1e-6) <= found <= bounded_set.presence(steps)
     assert found <= most * (most + 1)
 
 
@@ -224,33 +224,42 @@ HELD = {
 @pytest.mark.parametrize("name", HELD)
 def test_a_record_more_moves_integers_by_its_share_rounded_up(name):
     """Where the diameter is an odd number of steps, and where it is an even one."""
-    held, parities = HELD[name], set()
+    bounded_set, parities = HELD[name], set()
     for mu in np.geomspace(1e-3, 10.0, 60):
-        steps = held.check(mu)
+        steps = bounded_set.check(mu)
         parities.add(steps % 2)
-        share = Fraction(held.bound.presence) / Fraction(held.bound.value)
-        assert share * steps <= held.presence(steps) < share * steps + 1
+        share = Fraction(bounded_set.bound.presence) / Fraction(bounded_set.bound.value)
+        assert share * steps <= bounded_set.presence(steps) < share * steps + 1
     assert parities == {0, 1}
 
 
 @pytest.mark.parametrize("name", HELD)
 def test_room_for_rounding_is_what_the_proof_asks_for(name):
     """In fractions: k numbers, each off by a half, and what floats are off by before."""
-    held = HELD[name]
+    bounded_set = HELD[name]
     for mu in (1e-3, 0.3, 7.0):
-        steps = held.check(mu)
-        spacing = Fraction(held.spacing(steps))
-        if isinstance(held, Outer):
-            resolution, right = held.resolution(steps), Fraction(held._longest_right(steps))
-            left = resolution + Fraction(math.sqrt(held.left)) / 2
-            room = left * (right + Fraction(math.sqrt(held.right)) / 2)
+        steps = bounded_set.check(mu)
+        spacing = Fraction(bounded_set.spacing(steps))
+        if isinstance(bounded_set, Outer):
+            resolution, right = (
+                bounded_set.resolution(steps),
+                Fraction(bounded_set._longest_right(steps)),
+            )
+            left = resolution + Fraction(math.sqrt(bounded_set.left)) / 2
+            room = left * (right + Fraction(math.sqrt(bounded_set.right)) / 2)
             assert room <= steps // 2
-            assert spacing * resolution * right >= Fraction(held.norm) * (1 - Fraction(1, 2**50))
-        elif isinstance(held, Frame):
-            room = held.longest(steps) - Fraction(math.sqrt(held.width)) / 2
-            assert spacing * room > Fraction(held.radius) * (1 + Fraction(2 * held.width, 2**53))
+            assert spacing * resolution * right >= Fraction(bounded_set.norm) * (
+                1 - Fraction(1, 2**50)
+            )
+        elif isinstance(bounded_set, Frame):
+            room = bounded_set.longest(steps) - Fraction(math.sqrt(bounded_set.width)) / 2
+            assert spacing * room > Fraction(bounded_set.radius) * (
+                1 + Fraction(2 * bounded_set.width, 2**53)
+            )
         else:
-            size = math.prod(held.shape)
+            size = math.prod(bounded_set.shape)
             off = 1 + Fraction(4 * size + 32, 2**53)
             room = steps - Fraction(math.sqrt(size)) - 2
-            assert spacing * room >= Fraction(held.bound.value) * off * (1 - Fraction(1, 2**51))
+            assert spacing * room >= Fraction(bounded_set.bound.value) * off * (
+                1 - Fraction(1, 2**51)
+            )
