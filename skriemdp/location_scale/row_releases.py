@@ -300,6 +300,8 @@ class RowBounds:
         unspent = 0.0
         if self.search is not None:
             unspent = self.search.shares.total - self.search.near().shares.total
+        if self.columns is not None:
+            unspent += self.columns.total - self.columns.share
         return self.mu * math.sqrt(1.0 - self.share + unspent - COUNT_SHARE)
 
     def reserve(self, budget: GaussianBudget) -> None:
