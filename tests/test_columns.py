@@ -66,7 +66,7 @@ def test_constant_and_rare_columns_are_atoms():
 
 def test_without_atoms_a_part_of_the_budget_is_left():
     _, spent = search(normal(units=np.array([1.0, 2.0])), mu=20.0)
-    assert spent == pytest.approx(columns._SHARE)
+    assert spent == pytest.approx((1.0 - columns._INSIDE) * columns._SHARE)
 
 
 def test_one_wide_column_does_not_make_others_unlike_unless_it_is_certain():

@@ -723,6 +723,7 @@ NOT_MET = {
         "X is a list of tables",
         "the checkpoint holds a run",
         "is a list of the parts of all points",
+        "hold one value in most rows",
     ),
     "points that are not of a manifold": (
         "some rows of  are not points",

@@ -34,6 +34,9 @@ _NEED, _LEAST, _MOST, _INSIDE, _PASSES, _PRICE = 64.0, 0.05, 0.2, 0.2, 4, 3.0
 _TAILS = 0.05
 # Scales at which a column is clipped.
 _CLIP = 12.0
+# Of few columns the mean often has Laplace noise, which pays for the search whether it needs it or
+# not: so many need s from here on.
+_FEW, _FEW_NEED = 4, 200.0
 # A scaled row is asked to be no longer than what holds so many rows: tails of one column would pay
 # with noise in all.
 _HIGHEST = 0.98
@@ -135,7 +138,7 @@ def plan_table_mean(
     bounds = RowBounds(
         n, dim, mu, max_level=_HIGHEST, shares=few_shares(n * mu), column_clip=_CLIP, how=how
     )
-    if bounds.columns is None:
+    if bounds.columns is None or (dim <= _FEW and n * mu < _FEW_NEED * math.sqrt(dim)):
         return None
     budget, law = GaussianBudget(mu), None
     budget.take(COUNT_SHARE, COUNT, 1)
