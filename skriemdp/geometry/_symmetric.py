@@ -15,10 +15,6 @@ import numpy as np
 from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 
-# Sizes of matrices: up to the first, logarithms are multiplied out entry by entry; from the second
-# on, the product omits the quarter that the lower triangle does not need.
-_SMALL, _LARGE = 5, 32
-
 # ---- orthonormal coordinates -----------------------------------------------------------------
 
 
@@ -194,43 +190,7 @@ def packed_logm(xp: ModuleType, matrix: Array) -> Array:
     if matrix.shape[-1] == 2:
         mean, x, y, _ = log_parts(xp, *entries(matrix))
         return side_by_side(xp, mean + x, mean - x, y * math.sqrt(2.0))
-    if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] <= _SMALL:
-        values, vectors = eigh(xp, matrix)
-        return _packed_product(vectors, np.log(floored(xp, values)))
-    if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] >= _LARGE:
-        values, vectors = eigh(xp, matrix)
-        return pack(xp, _lower_product(vectors, np.log(floored(xp, values))))
     return pack(xp, logm(xp, matrix))
-
-
-def _lower_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """:func:`conjugated` of many matrices, without the upper right quarter, which is undefined."""
-    scaled, turned, half = (
-        vectors * values[:, None, :],
-        vectors.swapaxes(1, 2),
-        values.shape[1] // 2,
-    )
-    product = np.empty_like(scaled)
-    np.matmul(scaled[:, :half], turned[:, :, :half], out=product[:, :half, :half])
-    np.matmul(scaled[:, half:], turned, out=product[:, half:])
-    return product
-
-
-def _packed_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """:func:`pack` of :func:`conjugated` for many small matrices, entry by entry."""
-    size, count = values.shape[-1], len(values)
-    if count == 1:  # sums of one column are added in another order
-        return _packed_product(np.repeat(vectors, 2, axis=0), np.repeat(values, 2, axis=0))[:1]
-    columns = np.ascontiguousarray(vectors.transpose(1, 2, 0))  # entry (i, k) of all, side by side
-    scaled = columns * np.ascontiguousarray(values.T)
-    packed = np.empty((size * (size + 1) // 2, count), dtype=scaled.dtype)
-    begin = size
-    for i in range(size):
-        row = np.add.reduce(columns[: i + 1] * scaled[i], axis=1)
-        packed[i] = row[i]
-        np.multiply(row[:i], math.sqrt(2.0), out=packed[begin : begin + i])
-        begin += i
-    return np.ascontiguousarray(packed.T)
 
 
 def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:
@@ -318,10 +278,6 @@ def eigh(xp: ModuleType, matrix: Array) -> tuple[Array, Array]:
         usable, matrix = _finite(xp, matrix)
         values, vectors = xp.linalg.eigh(matrix)
         return _unless(xp, usable, values), vectors
-    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype == np.float64:
-        a, b, c = matrix[0, 0].item(), matrix[1, 0].item(), matrix[1, 1].item()
-        if math.isfinite(a) and math.isfinite(b) and math.isfinite(c):
-            return _eigh_of_one(a, b, c)
     a, b, c = entries(matrix)
     x, mean = (a - c) / 2, (a + c) / 2
     # Scaled so that the squares of a tiny deviation from a multiple of I do not underflow.
@@ -356,70 +312,3 @@ def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
     larger = mean + xp.where(mean < 0, -h, h)
     divisor = nonzero(xp, larger)
     return xp.minimum((a / divisor) * c - (b / divisor) * b, larger)
-
-
-def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """Compute :func:`eigh` of one 2x2 matrix in Python's floats; signs of zeros may differ.
-
-    The point of a private step is one matrix, and twenty calls of NumPy on scalars cost more than
-    the sum over a hundred records.
-    """
-    x, mean = (a - c) / 2, (a + c) / 2
-    scale = max(abs(x), abs(b)) or 1.0
-    u, v = x / scale, b / scale
-    root = math.sqrt(u * u + v * v)
-    h = scale * root
-    first = u + root if u >= 0 else abs(v)
-    second = v if u >= 0 else (-1.0 if v < 0 else 1.0) * (root - u)
-    norm = math.sqrt(first * first + second * second)
-    first, second = (first / norm, second / norm) if norm else (1.0, second)
-    larger = mean + (-h if mean < 0 else h)
-    divisor = larger or 1.0
-    smaller = (a / divisor) * c - (b / divisor) * b
-    low, high = (smaller, larger) if smaller < larger else (larger, smaller)
-    return np.array([low, high]), np.array([[-second, first], [first, second]])
-
-
-def roots_of_one(xp: ModuleType, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Square root of one 2x2 SPD matrix and its inverse, by :func:`_eigh_of_one`."""
-    values, vectors = eigh(xp, matrix)
-    (p, q), (r, t) = vectors.tolist()
-    found = []
-    roots = [math.sqrt(value) for value in floored(xp, values).tolist()]
-    for low, high in (roots, [1.0 / root for root in roots]):
-        side = low * p * r + high * q * t
-        found.append(
-            np.array([[low * p * p + high * q * q, side], [side, low * r * r + high * t * t]])
-        )
-    return found[0], found[1]
-
-
-def is_single(matrix: Array, coordinates: Array) -> bool:
-    """Whether these are one matrix and one vector of doubles in NumPy."""
-    arrays = type(matrix) is np.ndarray and type(coordinates) is np.ndarray
-    return (
-        arrays
-        and matrix.ndim == coordinates.ndim + 1 == 2
-        and matrix.dtype == coordinates.dtype == np.float64
-    )
-
-
-def moved_one(root: np.ndarray, coordinates: np.ndarray) -> np.ndarray | None:
-    """``root expm(S) root`` for one 2x2 matrix S of these coordinates, in Python's floats.
-
-    None where S is so large that no digit may be lost; steps of a descent are shorter.
-    """
-    a, c, b = coordinates.tolist()
-    b *= math.sqrt(0.5)
-    x, mean = (a - c) / 2, (a + c) / 2
-    h = math.hypot(x, b)
-    if not (h <= 2.0 and abs(mean) <= 100.0):  # or NaN
-        return None
-    scale = math.exp(mean)
-    even, odd = scale * math.cosh(h), scale * (math.sinh(h) / h if h else 1.0)
-    first, side, last = even + odd * x, odd * b, even - odd * x
-    (p, q), (_, r) = root.tolist()
-    left, right = p * first + q * side, p * side + q * last
-    low, high = q * first + r * side, q * side + r * last
-    across = 0.5 * (left * q + right * r + low * p + high * q)
-    return np.array([[left * p + right * q, across], [across, low * q + high * r]])

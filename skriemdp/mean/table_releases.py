@@ -149,7 +149,10 @@ def plan_table_mean(
         first = GaussianBudget(mu * math.sqrt(before)).event.mu
         law = law_after(dim, epsilon, delta, mu, first, needed)
     if law is None:
-        for one in (mu * math.sqrt(budget.remaining), mu):  # what the searches leave lies in between
+        for one in (
+            mu * math.sqrt(budget.remaining),
+            mu,
+        ):  # what the searches leave lies in between
             MeanNoise(one, None).check(dim)
     last = Release(MEAN, budget.remaining, "gaussian" if law is None else "laplace", dim)
     return TableMean(geometry, n, bounds, mu, law, shrink, (*budget.releases, last))

@@ -133,10 +133,6 @@ class AffineInvariantSPD(SPDGeometry):
         # Coordinates are those of the whitened tangent vector, so it need not be formed and undone.
         xp = array_namespace(point, coordinates)
         root, _ = self._roots(xp, point)
-        if self.size == 2 and sym.is_single(root, coordinates):
-            moved = sym.moved_one(root, coordinates)
-            if moved is not None:
-                return moved
         whitened = sym.unpack(xp, coordinates, self.size)
         return sym.symmetrized(xp, sym.congruence(xp, root, sym.expm(xp, whitened)))
 
@@ -164,7 +160,6 @@ class AffineInvariantSPD(SPDGeometry):
 @functools.lru_cache(maxsize=16)
 def _known_roots(geometry: AffineInvariantSPD, point: bytes) -> tuple[np.ndarray, np.ndarray]:
     matrix = np.frombuffer(point).reshape(geometry.shape)
-    roots = sym.roots_of_one if geometry.size == 2 else geometry._computed_roots
-    root, whitener = roots(array_namespace(matrix), matrix)
+    root, whitener = geometry._computed_roots(array_namespace(matrix), matrix)
     root.flags.writeable = whitener.flags.writeable = False
     return root, whitener
