@@ -12,9 +12,7 @@ import time
 
 import numpy as np
 
-from skriemdp.privacy import calibration, event
-from skriemdp.privacy.calibration import calibrate, gaussian_mu
-from skriemdp.privacy.events import (
+from skriemdp.privacy import (
     ApproximateEvent,
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
@@ -23,9 +21,13 @@ from skriemdp.privacy.events import (
     PoissonSampledGaussianEvent,
     PureEvent,
     SelectionEvent,
+    calibrate,
     compose,
+    gaussian_mu,
 )
-from skriemdp.privacy.renyi import renyi_epsilon
+from skriemdp.privacy import _calibration as calibration
+from skriemdp.privacy import _event as event
+from skriemdp.privacy._renyi import renyi_epsilon
 
 SETTINGS = (
     (0.01, 1.0, 1000, 1e-5),

@@ -28,12 +28,12 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from sklearn.linear_model import LogisticRegression
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds
-from skriemdp.mechanisms.bounded_sets import Outer
-from skriemdp.mechanisms.sum import integer_total
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.calibration import gaussian_epsilon
+from skriemdp._linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
+from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBounds
+from skriemdp._mechanisms.bounded_sets import Outer
+from skriemdp._mechanisms.sum import integer_total
+from skriemdp._mechanisms.units import Units
+from skriemdp.privacy import gaussian_epsilon
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-5

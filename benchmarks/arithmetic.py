@@ -24,10 +24,10 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentPCA,
 )
+from skriemdp._mechanisms import noise
 from skriemdp.datasets import make_cloud
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
-from skriemdp.mechanisms import noise
 
 
 def cases(n):

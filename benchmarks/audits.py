@@ -30,34 +30,35 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentClassifier,
 )
+from skriemdp._descent.queries import Query
+from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp._mechanisms.bingham import ExponentialDirection
+from skriemdp._mechanisms.bounded_sets import Moment, answers, labelled
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp._mechanisms.covariance import SymmetricGaussian
+from skriemdp._mechanisms.pure_covariance import PureSymmetric
+from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
+from skriemdp._mechanisms.quantile import ExponentialQuantile, PrivateQuantile
+from skriemdp._mechanisms.sum import private_sum
+from skriemdp._mechanisms.units import Units
+from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_epsilon, audit_estimator
-from skriemdp.descent.queries import Query
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.bounded_sets import Moment, answers, labelled
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.sum import private_sum
-from skriemdp.mechanisms.units import Units
-from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
-from skriemdp.privacy.calibration import calibrate, gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.laplace import laplace_law
-from skriemdp.privacy.sensitivity import (
+from skriemdp.privacy import (
+    GaussianEvent,
     ball_logarithms_sensitivity,
     ball_sensitivity,
+    calibrate,
+    gaussian_mu,
+    laplace_law,
     mean_sensitivity,
     second_moment_sensitivity,
     trace_part_sensitivity,
 )
-from skriemdp.riemannian_laws.output import (
+from skriemdp.riemannian_laws import (
     GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,

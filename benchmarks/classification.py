@@ -37,10 +37,10 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.model_selection import ShuffleSplit
 
 from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp._mean import class_releases
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
-from skriemdp.mean import class_releases
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 CENTER = np.diag([9 / 84, 9 / 84, 1 / 12, 1 / 48, 1 / 48]) + 1e-3 * np.eye(5)
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

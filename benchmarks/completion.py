@@ -26,13 +26,13 @@ import numpy as np  # noqa: E402
 from scipy import sparse  # noqa: E402
 
 from skriemdp import PrivateMatrixCompletion  # noqa: E402
-from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
-from skriemdp.completion.problem import CompletionProblem  # noqa: E402
-from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
-from skriemdp.descent.trajectory import Moves, Trajectory  # noqa: E402
-from skriemdp.mechanisms.bounded_sets import Outer  # noqa: E402
-from skriemdp.mechanisms.sum import private_sum  # noqa: E402
-from skriemdp.mechanisms.units import Units  # noqa: E402
+from skriemdp._completion.local_factors import local_coordinates  # noqa: E402
+from skriemdp._completion.problem import CompletionProblem  # noqa: E402
+from skriemdp._completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
+from skriemdp._descent.trajectory import Moves, Trajectory  # noqa: E402
+from skriemdp._mechanisms.bounded_sets import Outer  # noqa: E402
+from skriemdp._mechanisms.sum import private_sum  # noqa: E402
+from skriemdp._mechanisms.units import Units  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {

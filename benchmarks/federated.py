@@ -31,12 +31,13 @@ from scipy.optimize import brentq
 from sklearn.datasets import load_digits
 
 from skriemdp import PrivateFrechetMean, PrivatePrincipalEigenvector, frechet_mean
-from skriemdp.federated import Cohort, FederatedEstimator, Identity, together
-from skriemdp.federated.agreement import Agreement
-from skriemdp.federated.attendance import Attempt, AttendanceBook, Member, bytes_of, request
-from skriemdp.federated.masks import packed
+from skriemdp.federated import Cohort, FederatedEstimator, Identity
+from skriemdp.federated import _together as together
+from skriemdp.federated._agreement import Agreement
+from skriemdp.federated._attendance import Attempt, AttendanceBook, Member, bytes_of, request
+from skriemdp.federated._masks import packed
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment" / "run.py"
 REPEATS = 3

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 
-from skriemdp.federated.releases import Participation
-from skriemdp.federated.theory import published_table_bound
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ApproximateEvent, GaussianEvent
+from skriemdp.federated import Participation
+from skriemdp.federated._theory import published_table_bound
+from skriemdp.privacy import ApproximateEvent, GaussianEvent, gaussian_mu
 
 EPSILON, DELTA, SLACK = 0.15, 1e-4, 1e-3
 ROUNDS = (50, 100, 200, 300, 400, 500)

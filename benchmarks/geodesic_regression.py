@@ -39,9 +39,9 @@ from unittest import mock
 import numpy as np
 
 from skriemdp import PrivateGeodesicRegressor, PrivateNoisyAdaGrad, frechet_mean
+from skriemdp._regression import geodesic_releases
+from skriemdp._regression.geodesic_model import GeodesicModel
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.regression import geodesic_releases
-from skriemdp.regression.geodesic_model import GeodesicModel
 
 RADIUS = 1.3
 # geometry, standard deviation of the residuals, public radius, n, epsilon

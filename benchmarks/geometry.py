@@ -15,11 +15,11 @@ import tracemalloc
 
 import numpy as np
 
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import FixedSizeSampler
-from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Moves
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._descent.releases import FixedSizeSampler
+from skriemdp._descent.stochastic import RiemannianSGD
+from skriemdp._descent.trajectory import Moves
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,

@@ -24,11 +24,11 @@ from skriemdp import (
     PrivateHyperbolicRegressor,
     frechet_mean,
 )
+from skriemdp._mechanisms.units import Units
+from skriemdp._regression.features import FeatureMap
+from skriemdp._regression.wrapped_releases import WrappedModel
 from skriemdp.datasets import make_tree
 from skriemdp.geometry import GeodesicBall, Hyperboloid
-from skriemdp.mechanisms.units import Units
-from skriemdp.regression.features import FeatureMap
-from skriemdp.regression.wrapped_releases import WrappedModel
 
 DELTA = 1e-5
 SPACE = Hyperboloid(2)

@@ -35,7 +35,9 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivatePrincipalEigenvector,
     PrivateTangentPCA,
+    frechet_mean,
 )
+from skriemdp._mean import estimator
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import (
     AffineInvariantSPD,
@@ -46,8 +48,6 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean import estimator
-from skriemdp.mean.estimator import frechet_mean
 
 LEVEL = 0.95
 

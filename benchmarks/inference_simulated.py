@@ -32,11 +32,18 @@ import math
 import numpy as np
 from scipy.stats import chi2, kstest
 
-from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.geometry.base import Geometry
+from skriemdp._mean.joint_releases import LEAST_COUNT
+from skriemdp.geometry import (
+    SPD,
+    Euclidean,
+    Geometry,
+    Grassmann,
+    Hyperboloid,
+    LogEuclideanSPD,
+    Sphere,
+)
 from skriemdp.inference import MeanInference, mean_test
-from skriemdp.mean.joint_releases import LEAST_COUNT
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 LEVEL, DELTA = 0.95, 1e-5
 # Shares of mu**2 of the rough mean, its radius and the moments; what the radius is widened by.

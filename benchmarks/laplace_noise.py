@@ -11,9 +11,8 @@ import time
 
 import numpy as np
 
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
-from skriemdp.privacy.loss_distributions import repeat
+from skriemdp.privacy import LaplaceEvent, gaussian_mu, laplace_law
+from skriemdp.privacy._loss_distributions import repeat
 
 DIMS = (1, 2, 3, 6, 10, 15, 21, 55)
 TARGETS = ((0.1, 1e-3), (1.0, 1e-5), (1.0, 1e-3))

@@ -18,16 +18,15 @@ from skriemdp import (
     PrivateFrechetMean,
     frechet_mean,
 )
+from skriemdp._mechanisms.bounded_sets import ball
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp._mechanisms.noise import NOISE_SCALE
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
-from skriemdp.mechanisms.bounded_sets import ball
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ZCDPEvent
-from skriemdp.privacy.lattice import lattice_step
+from skriemdp.privacy import ZCDPEvent, gaussian_mu
+from skriemdp.privacy._lattice import lattice_step
 
 
 def accounting():

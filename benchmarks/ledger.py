@@ -19,12 +19,11 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import chain
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.filters import make_filter, number
-from skriemdp.ledger.statements import note
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.ledger import PrivacyAccountant
+from skriemdp.ledger import _chain as chain
+from skriemdp.ledger._filters import make_filter, number
+from skriemdp.ledger._statements import note
+from skriemdp.privacy import GaussianEvent, gaussian_epsilon, gaussian_mu
 
 ROUNDS, BATCH = 30, 20
 
@@ -100,8 +99,8 @@ def grown(folder, entries):
 
 READ = """
 import resource, sys, time
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.ledger import PrivacyAccountant
+from skriemdp.privacy import GaussianEvent
 
 def timed(what, call):
     start = time.perf_counter()

@@ -159,8 +159,8 @@ def over_descent(name, n, repeats):
 
 
 def step_over_eigh(name, n, repeats):
-    from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-    from skriemdp.descent.problem import FrechetProblem
+    from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+    from skriemdp._descent.problem import FrechetProblem
     from skriemdp.geometry import GeodesicBall
 
     geometry, X, radius = cloud(name, n)
@@ -198,11 +198,11 @@ def pca(n, d, repeats):
 
 
 def stochastic_step(name, n, repeats):
+    from skriemdp._descent.problem import FrechetProblem
+    from skriemdp._descent.releases import PoissonSampler
+    from skriemdp._descent.stochastic import RiemannianSGD
+    from skriemdp._descent.trajectory import Moves
     from skriemdp._random import NoiseStreams
-    from skriemdp.descent.problem import FrechetProblem
-    from skriemdp.descent.releases import PoissonSampler
-    from skriemdp.descent.stochastic import RiemannianSGD
-    from skriemdp.descent.trajectory import Moves
     from skriemdp.geometry import GeodesicBall
 
     geometry, X, radius = cloud(name, n)

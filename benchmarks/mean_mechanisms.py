@@ -25,7 +25,7 @@ import numpy as np
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 PARTS = ("wishart", "spaces", "spread", "auto", "spheres", "secret-n")

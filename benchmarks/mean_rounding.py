@@ -11,10 +11,10 @@ import argparse
 
 import numpy as np
 
-from skriemdp.descent.iterated_mean import iterate_mean
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp._descent.iterated_mean import iterate_mean
+from skriemdp._descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Poincare
-from skriemdp.privacy.mean_iteration import plan_mean_iteration
+from skriemdp.privacy._mean_iteration import plan_mean_iteration
 
 EPS = np.finfo(float).eps
 

@@ -13,9 +13,9 @@ import numpy as np
 from pyriemann.geometry.mean import mean_riemann
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.problem import FrechetProblem
 from skriemdp.datasets import make_cloud
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall
 
 

@@ -11,13 +11,13 @@ import math
 
 import numpy as np
 
+from skriemdp import frechet_mean
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._mean.releases import MeanNoise, plan_tangent_mean
 from skriemdp.datasets import make_cloud
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mean.estimator import frechet_mean
-from skriemdp.mean.releases import MeanNoise, plan_tangent_mean
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 SPACES = (

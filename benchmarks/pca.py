@@ -19,16 +19,17 @@ from pathlib import Path
 import numpy as np
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
-from skriemdp.location_scale.rows import Rows
-from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.pca.problem import GradientRelease
-from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
-from skriemdp.pca.search_releases import BoundsSearch, pairs_are_better
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.sensitivity import (
+from skriemdp._location_scale.rows import Rows
+from skriemdp._mechanisms.bingham import ExponentialDirection
+from skriemdp._mechanisms.budget import GaussianBudget
+from skriemdp._mechanisms.covariance import SymmetricGaussian
+from skriemdp._mechanisms.pure_covariance import PureSymmetric
+from skriemdp._pca.problem import GradientRelease
+from skriemdp._pca.releases import CovarianceRelease, PowerRelease, RefineRelease
+from skriemdp._pca.search_releases import BoundsSearch, pairs_are_better
+from skriemdp.privacy import (
+    gaussian_epsilon,
+    gaussian_mu,
     interval_sensitivity,
     mean_sensitivity,
     second_moment_sensitivity,

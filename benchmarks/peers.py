@@ -32,14 +32,14 @@ from skriemdp import (
 )
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import (
+from skriemdp.privacy import (
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
     PoissonSampledGaussianEvent,
     SelectionEvent,
+    gaussian_mu,
+    laplace_law,
 )
-from skriemdp.privacy.laplace import laplace_law
 
 EPSILON, DELTA = 1.0, 1e-5
 APPROXIMATE = f"({EPSILON:g}, {DELTA:g}), replace one"

@@ -65,13 +65,12 @@ from skriemdp import (
     frechet_mean,
 )
 from skriemdp._groups import Groups
+from skriemdp._mean.noise_shape import NoiseShape
 from skriemdp.datasets import make_people
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
-from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.preprocessing import PerGroup, Recenter
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.laplace import laplace_law
+from skriemdp.privacy import gaussian_mu, laplace_law
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
 RADII = np.geomspace(0.2, 2.0, 20)

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from scipy.special import logit, ndtr
 
-from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
+from skriemdp._mechanisms.quantile import PrivateQuantile, log_grid
 
 
 def binary_search(excess, mu, rng, runs):

@@ -40,10 +40,10 @@ from skriemdp import (
     PrivateTangentPCA,
     frechet_mean,
 )
+from skriemdp._mechanisms.bounds import Ball
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import SPD, Grassmann, Hyperboloid, Sphere, Stiefel
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy import gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 

@@ -22,7 +22,7 @@ from sklearn.covariance import shrunk_covariance
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean, frechet_mean
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 DELTA = 1e-5
 EPSILONS = (0.3, 1.0, 3.0, 10.0)

@@ -47,9 +47,9 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     frechet_mean,
 )
+from skriemdp._location_scale.columns import ColumnSearch
 from skriemdp.geometry import Hyperboloid
-from skriemdp.location_scale.columns import ColumnSearch
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 DELTA = 1e-5
 FIRST_SEED = 40_000

@@ -31,10 +31,10 @@ from scipy.optimize import brentq
 from sklearn.datasets import load_diabetes, make_friedman1
 
 from skriemdp import PrivateGeodesicRegressor, PrivateNoisyAdaGrad, frechet_mean
+from skriemdp._linear_model import fit_plan
+from skriemdp._regression import geodesic_releases
 from skriemdp.geometry import SPD, Sphere
-from skriemdp.linear_model import fit_plan
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression import geodesic_releases
+from skriemdp.privacy import gaussian_mu
 
 DELTA = 1e-5
 N = 200

@@ -19,8 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from skriemdp.geometry import Hyperboloid, Sphere
-from skriemdp.riemannian_laws import profile_hockey, profile_mu, profile_release, profiles
-from skriemdp.riemannian_laws.profile_integrand import RadialPair
+from skriemdp.riemannian_laws import _profile_hockey as profile_hockey
+from skriemdp.riemannian_laws import _profile_mu as profile_mu
+from skriemdp.riemannian_laws import _profile_release as profile_release
+from skriemdp.riemannian_laws import _profiles as profiles
+from skriemdp.riemannian_laws._profile_integrand import RadialPair
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "reproductions"))
 from jiang2023_mu import algorithm_2  # noqa: E402

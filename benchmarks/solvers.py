@@ -17,15 +17,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from skriemdp.descent import per_sample  # noqa: E402
-from skriemdp.descent.chunked import DaskProblem  # noqa: E402
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent  # noqa: E402
-from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
-from skriemdp.descent.problem import FrechetProblem  # noqa: E402
-from skriemdp.descent.queries import GradientQuery  # noqa: E402
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler  # noqa: E402
-from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
-from skriemdp.descent.trajectory import Moves  # noqa: E402
+from skriemdp._descent import per_sample  # noqa: E402
+from skriemdp._descent.chunked import DaskProblem  # noqa: E402
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent  # noqa: E402
+from skriemdp._descent.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
+from skriemdp._descent.problem import FrechetProblem  # noqa: E402
+from skriemdp._descent.queries import GradientQuery  # noqa: E402
+from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler  # noqa: E402
+from skriemdp._descent.stochastic import RiemannianSGD  # noqa: E402
+from skriemdp._descent.trajectory import Moves  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402
 
 

@@ -17,19 +17,19 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent, descend  # noqa: E402
-from skriemdp.descent.per_sample import (  # noqa: E402
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent, descend  # noqa: E402
+from skriemdp._descent.per_sample import (  # noqa: E402
     CostProblem,
     EuclideanGradient,
     HalfSquaredDistance,
     RiemannianGradient,
 )
-from skriemdp.descent.problem import Problem  # noqa: E402
-from skriemdp.descent.queries import GradientQuery  # noqa: E402
-from skriemdp.descent.releases import exact_mean  # noqa: E402
-from skriemdp.descent.trajectory import Moves  # noqa: E402
+from skriemdp._descent.problem import Problem  # noqa: E402
+from skriemdp._descent.queries import GradientQuery  # noqa: E402
+from skriemdp._descent.releases import exact_mean  # noqa: E402
+from skriemdp._descent.trajectory import Moves  # noqa: E402
+from skriemdp._mechanisms.bounds import Ball  # noqa: E402
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
-from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 from skriemdp.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
 
 RECORDS = 25

@@ -27,10 +27,10 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivateTangentClassifier,
 )
-from skriemdp.core.estimator import Terms
+from skriemdp._core.estimator import Terms
+from skriemdp._tangent.releases import MEAN_SHARE, shares_of_epsilon
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import Sphere
-from skriemdp.tangent.releases import MEAN_SHARE, shares_of_epsilon
 
 # Of epsilon, for the mean, where epsilons are added.
 SHARE = 0.25

@@ -17,7 +17,7 @@ import numpy as np
 
 from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.geometry import SPD, Circle, Grassmann, Sphere
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 SPHERES = ((49, 1.3, ""), (49, 0.6, ""), (20, 0.8, "uneven"), (20, 0.3, "skew"))
 SPHERES += ((9, 1.2, "uneven"), (5, 1.15, "skew"), (2, 0.8, "skew"), (2, 0.3, ""))

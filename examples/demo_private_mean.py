@@ -22,7 +22,7 @@ import numpy as np
 from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import SPD
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy import gaussian_mu
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-5

@@ -15,8 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skriemdp import PrivateGeodesicRegressor
+from skriemdp._regression.geodesic_model import GeodesicModel
 from skriemdp.geometry import Sphere
-from skriemdp.regression.geodesic_model import GeodesicModel
 
 sphere = Sphere(2)
 rng = np.random.default_rng(0)

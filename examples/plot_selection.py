@@ -12,8 +12,7 @@ run of epsilon = 1 with Gaussian noise and different mean numbers of runs.  No d
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, SelectionEvent, compose
+from skriemdp.privacy import GaussianEvent, SelectionEvent, compose, gaussian_mu
 
 DELTA = 1e-5
 run = GaussianEvent(1 / gaussian_mu(1.0, DELTA))

@@ -1,8 +1,8 @@
-"""``python -m skriemdp``; see :mod:`skriemdp.page.command`."""
+"""``python -m skriemdp``; see :mod:`skriemdp.page`."""
 
 import sys
 
-from skriemdp.page.command import main
+from skriemdp.page._command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from skriemdp._errors import PublicTypeError
+
 if TYPE_CHECKING:
     import torch
 
@@ -44,7 +46,7 @@ def array_namespace(*arrays: Any) -> Any:
         if type(array) is np.ndarray or isinstance(array, np.generic):
             continue
         if isinstance(array, np.ma.MaskedArray):  # NumPy's functions keep some masks, not all
-            raise TypeError(
+            raise PublicTypeError(
                 "geometries compute with arrays in which nothing is missing, got a masked one; "
                 "pass array.filled(number), with a public number."
             )

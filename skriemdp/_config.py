@@ -9,6 +9,8 @@ import numbers
 from collections.abc import Iterator
 from typing import Any
 
+from skriemdp._errors import PublicTypeError, PublicValueError
+
 _LIMITS = {
     "most_bytes": 2**33,
     "most_steps": 10**6,
@@ -104,7 +106,7 @@ def check_bytes(size: float, what: str, why: str) -> None:
     """ValueError if something would need more memory than the setting ``most_bytes`` allows."""
     most = get_config()["most_bytes"]
     if size > most:
-        raise ValueError(
+        raise PublicValueError(
             f"{what} would need about {float(size) / 2**30:.3g} GiB{why}; the limit is "
             f"{float(most) / 2**30:.3g} GiB. Choose smaller ones, or raise the limit with "
             "skriemdp.config_context(most_bytes=...)."
@@ -116,19 +118,19 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if name in _LIMITS:
             if not isinstance(value, numbers.Real) or isinstance(value, bool):
-                raise TypeError(f"{name} must be a number >= 1, got {type(value).__name__}.")
+                raise PublicTypeError(f"{name} must be a number >= 1, got {type(value).__name__}.")
             if math.isnan(value) or value < 1:
-                raise ValueError(f"{name} must be a number >= 1 (inf for no limit).")
+                raise PublicValueError(f"{name} must be a number >= 1 (inf for no limit).")
         elif name in _OPTIONS:
             if type(value) is not type(_OPTIONS[name][0]) or value not in _OPTIONS[name]:
                 listed = ", ".join(map(repr, _OPTIONS[name]))
-                raise ValueError(f"{name} must be one of {listed}.")
+                raise PublicValueError(f"{name} must be one of {listed}.")
         elif name in _LISTS:
             several = isinstance(value, (list, tuple, set, frozenset))
             if not several or not all(isinstance(one, str) for one in value):
-                raise TypeError(f"{name} must be a list of names, for instance ['virtiofs'].")
+                raise PublicTypeError(f"{name} must be a list of names, for instance ['virtiofs'].")
             found[name] = tuple(value)
         else:
             listed = ", ".join(_process)
-            raise TypeError(f"{name!r} is no setting of skriemdp; there are {listed}.")
+            raise PublicTypeError(f"{name!r} is no setting of skriemdp; there are {listed}.")
     return found

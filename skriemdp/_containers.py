@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skriemdp._errors import PublicTypeError, PublicValueError
+
 __all__ = [
     "COMPLEX",
     "DATES",
@@ -97,7 +99,7 @@ def plain(value: Any, name: str) -> Any:
     if is_lazy(value):
         meta = getattr(value, "_meta", None)
         if isinstance(meta, np.ma.MaskedArray):
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} is a dask array of masked arrays; fill it in with a public number, "
                 "dask.array.ma.filled(X, 0.0)."
             )
@@ -122,15 +124,15 @@ def _refuse_types(value: Any, name: str) -> None:
     held = getattr(value, "data", None) if hasattr(value, "dims") else None  # an xarray's array
     for part in (value, held):
         if part is not None and has_unit(part):
-            raise ValueError(f"{name} {UNITS}")
+            raise PublicValueError(f"{name} {UNITS}")
     for dtype in _types(value):
         if hasattr(dtype, "units"):
-            raise ValueError(f"{name} {UNITS}")
+            raise PublicValueError(f"{name} {UNITS}")
         categories = getattr(getattr(dtype, "categories", None), "dtype", None)
         if _TIMES.match(str(dtype)) or _TIMES.match(str(categories)):
-            raise ValueError(f"{name} {DATES}")
+            raise PublicValueError(f"{name} {DATES}")
         if getattr(dtype, "names", None) is not None and isinstance(dtype, np.dtype):
-            raise ValueError(f"{name} {_FIELDS}")
+            raise PublicValueError(f"{name} {_FIELDS}")
 
 
 def has_unit(value: Any) -> bool:
@@ -198,16 +200,16 @@ def _numbers_of_objects(array: np.ndarray, name: str) -> np.ndarray:
     kinds = set(map(type, array.ravel().tolist() if array.size else ()))
     names = {each.__name__ for kind in kinds for each in kind.__mro__}
     if names & _SPANS:
-        raise ValueError(f"{name} {DATES}")
+        raise PublicValueError(f"{name} {DATES}")
     if any(map(_has_unit_type, kinds)):
-        raise ValueError(f"{name} {UNITS}")
+        raise PublicValueError(f"{name} {UNITS}")
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
-        raise ValueError(f"{name} {COMPLEX}")
+        raise PublicValueError(f"{name} {COMPLEX}")
     if not names & _ABSENT:
         return array
     known = {kind for kind in kinds if kind.__name__ not in _ABSENT}
     if not all(issubclass(kind, (numbers.Real, np.bool_, Decimal)) for kind in known):
-        raise ValueError(f"{name} {MISSING}")
+        raise PublicValueError(f"{name} {MISSING}")
     absent = np.frompyfunc(lambda entry: type(entry).__name__ in _ABSENT, 1, 1)(array)
     return np.where(absent.astype(bool), np.nan, array).astype(np.float64)
 
@@ -253,7 +255,7 @@ def column_names(table: Any) -> list[Any] | None:
     pandas, polars, pyarrow and narwhals are known by what they have in common.
     """
     if hasattr(table, "collect_schema") and hasattr(table, "collect"):
-        raise TypeError("the table is a lazy frame; call its collect() first.")
+        raise PublicTypeError("the table is a lazy frame; call its collect() first.")
     if sparse.issparse(table):  # some of which are dicts
         return None
     if isinstance(table, dict):
@@ -267,7 +269,7 @@ def column(table: Any, name: Any) -> np.ndarray:
     """One column of cells as they are: None where masked; of a list, whatever it holds."""
     values = table[name]
     if has_unit(values):
-        raise ValueError(f"the column {name!r} {UNITS}")
+        raise PublicValueError(f"the column {name!r} {UNITS}")
     if isinstance(values, np.ma.MaskedArray):
         cells = np.array(values.data, dtype=object)
         cells[np.ma.getmaskarray(values)] = None

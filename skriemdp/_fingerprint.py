@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._errors import PublicTypeError
+
 _PLAIN = "biufcSUmM"
 
 
 def fingerprint(value: Any) -> str | None:
     """Digest of numbers, text, arrays and lists or dicts of them; None of anything else.
 
-    The same for the value itself and for what :mod:`skriemdp.page.model_file` reads of its pickle.
+    The same for the value itself and for what :mod:`skriemdp.page` reads of its pickle.
     """
     try:
         digest = hashlib.blake2b(digest_size=16)
@@ -47,4 +49,4 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(key)
             yield from _parts(entry)
     else:
-        raise TypeError(type(value).__name__)
+        raise PublicTypeError(type(value).__name__)

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from skriemdp._errors import PublicValueError
+
 R = TypeVar("R")
 
 # What ids may say, by the name of the argument.
@@ -149,7 +151,7 @@ class Groups:
         return self.sums(rows * shares)
 
 
-class _UnreadableError(ValueError):
+class _UnreadableError(PublicValueError):
     """A fault in ids, described without the name of their argument."""
 
 
@@ -163,7 +165,7 @@ def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) 
     """
     result = Groups._of_places(read_ids(groups, n_rows, name)[1])
     if result.count < least:
-        raise ValueError(
+        raise PublicValueError(
             f"{name} must name two groups at least: with one, everything would be replaced at once."
         )
     return result
@@ -203,7 +205,7 @@ def read_ids(ids: Any, n_rows: int | None, name: str) -> tuple[np.ndarray, np.nd
     """
     names, places = _named(_read, ids, name)
     if n_rows is not None and len(places) != n_rows:
-        raise ValueError(f"{name} {_NO_COLUMN}")
+        raise PublicValueError(f"{name} {_NO_COLUMN}")
     return names, places
 
 
@@ -224,7 +226,7 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
         lambda listed: {_key(one): k for k, one in enumerate(listed)}, listed, "catalogue"
     )
     if len(places) < len(listed):
-        raise ValueError("catalogue must be a one-dimensional list of distinct items.")
+        raise PublicValueError("catalogue must be a one-dimensional list of distinct items.")
     known = {key[0] for key in places}
     kinds = {
         values.dtype.kind if isinstance(values, np.ndarray) else "O" for values in (listed, column)
@@ -236,7 +238,7 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
         return np.where(listed[near] == column, near, -1)
     found = [_place(one, places) for one in column]
     if not {kind for kind, _ in found} <= known | {None}:
-        raise ValueError(
+        raise PublicValueError(
             "items holds ids of a kind that no entry of the catalogue has, such as text beside "
             "numbers; make both of one kind: items.astype(int), or "
             "catalogue=[str(one) for one in catalogue]."
@@ -265,7 +267,7 @@ def _named(read: Callable[[Any], R], ids: Any, name: str) -> R:
         finding = str(error)
     except Exception:
         finding = _KIND
-    raise ValueError(f"{name} {finding.format(_WHAT[name])}")
+    raise PublicValueError(f"{name} {finding.format(_WHAT[name])}")
 
 
 def _column(ids: Any) -> np.ndarray | list[Any]:

@@ -88,7 +88,7 @@ _PUBLIC_TABLE = Free(lambda given: True)  # ours: its schema is public
 
 def free_of_records(name: str, module: str) -> Free | None:
     """Return what is listed for a class whose fits may reveal nothing about records, or None."""
-    if module == "skriemdp.public_table":
+    if module == "skriemdp._public_table":
         return _PUBLIC_TABLE if name == "PublicTable" else None
     return _FREE.get(name) if module.split(".")[0] == "sklearn" else None
 

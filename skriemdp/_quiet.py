@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dis
 import functools
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -25,46 +24,35 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
 from skriemdp._documented import Documented
+from skriemdp._errors import Public, PublicRuntimeError, PublicValueError
 from skriemdp._warnings import after_a_charge
 
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
-_RAISE = dis.opmap["RAISE_VARARGS"]
-_IMPORTS = (dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"])
+# Packages that some methods need; that one of them is missing may be said.
+_OPTIONAL = frozenset(
+    "autograd cryptography dask distributed dp_accounting flwr jax matplotlib moabb nvflare opendp "
+    "pandas polars pyarrow pyriemann torch".split()
+)
 _LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 
 
 # -- which errors may pass ------------------------------------------------------------------------
 
 
-def _origin(error: BaseException) -> TracebackType | None:
-    """The innermost frame of an error and its place there."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    return step
+def _public(error: Exception) -> Exception | None:
+    """The error as it may pass, or None where its words may tell of a record.
 
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether the words are the library's own, or tell of no record for another reason.
-
-    Errors of C functions have no frame of their own, so it counts that a ``raise`` statement of
-    this package made the error, and not merely that it came from a line of this package.  Names in
-    an import statement are those of the source, so what it says of a missing package may pass.
+    Those of this package's own classes may, and what was raised :func:`about_public_input`.  Of a
+    missing optional package its name is told, which is on a public list.
     """
-    if getattr(error, "_skriemdp_public", False) or isinstance(error, NotFittedError):
-        return True
-    step = _origin(error)
-    if step is None:
-        return False
-    module = step.tb_frame.f_globals.get("__name__", "")
-    instruction = step.tb_frame.f_code.co_code[step.tb_lasti]
-    if isinstance(error, ImportError):
-        if module.startswith("importlib") or instruction in _IMPORTS:
-            return True
-    ours = module == "skriemdp" or module.startswith("skriemdp.")
-    return ours and instruction == _RAISE
+    if isinstance(error, (Public, NotFittedError)) or getattr(error, "_skriemdp_public", False):
+        return error
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ImportError) and package in _OPTIONAL:
+        return ModuleNotFoundError(f"No module named {package!r}", name=package)
+    return None
 
 
 @contextlib.contextmanager
@@ -90,15 +78,25 @@ def _alone(error: E) -> E:
 
 
 def _same_type(error: Exception, text: str) -> Exception:
-    """An error with this text, of the same built-in type as `error` or of the nearest one."""
+    """A public error with this text, of the same built-in type as `error` or of the nearest one."""
     # Of an int, too large for a float; or of a kind of table that something cannot read.
     if isinstance(error, (OverflowError, NotImplementedError)):
-        return ValueError(text)
+        return PublicValueError(text)
     for kind in type(error).__mro__:
+        for public in Public.__subclasses__():
+            if public.__bases__ == (Public, kind):
+                return public(text)
         if kind.__module__ in ("builtins", "numpy.linalg"):
             with contextlib.suppress(Exception):
-                return kind(text)
-    return RuntimeError(text)
+                return _marked(kind(text))
+    return PublicRuntimeError(text)
+
+
+def _marked(error: Any) -> Any:
+    """`error`, marked as one whose words are public."""
+    with contextlib.suppress(AttributeError):
+        error._skriemdp_public = True
+    return error
 
 
 # -- stand-ins ------------------------------------------------------------------------------------
@@ -138,8 +136,14 @@ def _lines(text: str) -> str:
     return "\n".join(line for line in lines if line).strip()
 
 
+def _place(error: Exception) -> tuple[str, int | None]:
+    """The file and line that raised an error."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return last.filename, last.lineno
+
+
 def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[Any]) -> str | None:
-    """Return the error of `call` on stand-ins if it fails at the same place as `error` did."""
+    """What `call` says of stand-ins, if it fails there at the same place as `error` did."""
     try:
         zeros = [stand_in(value) for value in values]
     except Exception:
@@ -148,12 +152,10 @@ def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[
         with np.errstate(all="ignore"):
             call(*zeros)
     except Exception as other:
-        here, there = _origin(other), _origin(error)
-        if here is None or there is None or type(other) is not type(error):
+        if type(other) is not type(error) or _place(other) != _place(error):
             return None
-        places = {(step.tb_frame.f_code, step.tb_lineno) for step in (here, there)}
         text = _lines(str(other))
-        return text if len(places) == 1 and "dtype(" not in text else None
+        return text if "dtype(" not in text else None
     return None
 
 
@@ -205,8 +207,9 @@ def quietly(
     except Exception as error:
         failure = error
     # Outside the handler, so that no error has another one as its context.
-    if _may_pass(failure):
-        raise _alone(failure)
+    public = _public(failure)
+    if public is not None:
+        raise _alone(public)
     complex_ = any(getattr(getattr(v, "dtype", None), "kind", "") == "c" for v in values)
     text = None if complex_ else _said_of_zeros(failure, call, values)
     if not text:
@@ -310,10 +313,10 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
         return np.ones(n)
     weights = read_array(sample_weight, "sample_weight", dtype=np.float64, ensure_2d=False)
     if weights.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}.")
+        raise PublicValueError(f"sample_weight must have shape ({n},), got {weights.shape}.")
     total = weights.sum()
     if not (weights >= 0).all() or not 0 < total < np.inf:
-        raise ValueError("sample_weight must be non-negative, with a positive finite sum.")
+        raise PublicValueError("sample_weight must be non-negative, with a positive finite sum.")
     return weights
 
 
@@ -324,7 +327,7 @@ def checked_format(X: Any, name: str = "X") -> Any:
     with contextlib.suppress(Exception):
         fits = _fits(X)
     if not fits:
-        raise ValueError(
+        raise PublicValueError(
             f"{name} is a broken sparse matrix: its index arrays do not fit its shape or each "
             "other; build it anew from rows, columns and values."
         )
@@ -394,7 +397,10 @@ class Charged:
         if failure is None:
             return
         users_own = is_users_own(failure)
-        if not (_may_pass(failure) or users_own):
+        public = _public(failure)
+        if public is not None:
+            failure = public
+        elif not users_own:
             failure = _same_type(
                 failure,
                 f"the release failed ({type(failure).__name__}). What exactly happened is not "
@@ -445,6 +451,15 @@ def _of_plain_rows(score: Callable[..., R]) -> Callable[..., R]:
 _CONDITIONAL = available_if(lambda owner: True)(lambda owner: None)
 
 
+def _suits(function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    """Whether a call has the arguments that the signature asks for."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def quiet(function: Callable[..., R]) -> Callable[..., R]:
     """`function`, or a method, whose errors and NumPy warnings show no entry of its arguments."""
     if hasattr(function, "_quiet"):
@@ -460,10 +475,10 @@ def quiet(function: Callable[..., R]) -> Callable[..., R]:
                 return function(*args, **kwargs)
         except Exception as error:
             failure = error
-        step = failure.__traceback__
-        # Without a frame below this one the arguments did not fit the signature.
-        if _may_pass(failure) or step is None or step.tb_next is None:
-            raise _alone(failure)
+        # Of arguments that do not fit Python says their number and names.
+        public = _public(failure) if _suits(function, args, kwargs) else failure
+        if public is not None:
+            raise _alone(public)
         names = list(inspect.signature(function).parameters)
         given = [*zip(names, args, strict=False), *kwargs.items()]
         # Neither estimators nor functions hold records themselves.

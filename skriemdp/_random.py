@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
 from skriemdp._process import this_process
 from skriemdp._validation import shown
 
@@ -44,9 +45,9 @@ def check_public_seed(public_seed: Any) -> None:
 
 def _check_seed(name: str, seed: Any, wanted: str, why: str) -> None:
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool):
-        raise TypeError(f"{name} must be {wanted}, got {type(seed).__name__}: {why}")
+        raise PublicTypeError(f"{name} must be {wanted}, got {type(seed).__name__}: {why}")
     if not 0 <= int(seed) <= 2**128 - 1:
-        raise ValueError(f"{name} must lie in [0, 2**128), got {shown(seed)}.")
+        raise PublicValueError(f"{name} must lie in [0, 2**128), got {shown(seed)}.")
 
 
 def public_generator(public_seed: int, *labels: object) -> np.random.Generator:
@@ -87,7 +88,7 @@ def data_digest(*arrays: Any) -> bytes:
 def refuse_forks(process: tuple[int, int], what: str, would: str) -> None:
     """RuntimeError unless this is the process that made what must not be doubled."""
     if this_process() != process:
-        raise RuntimeError(
+        raise PublicRuntimeError(
             f"{what} was carried into a forked process, where it would {would}; start the fit in "
             "the process that runs it."
         )
@@ -158,7 +159,9 @@ class NoiseGenerator(np.random.Generator):
             refuse_forks(self._process, "a noise generator", "repeat the noise of its parent")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("noise generators are never pickled: a copy would repeat their noise.")
+        raise PublicTypeError(
+            "noise generators are never pickled: a copy would repeat their noise."
+        )
 
 
 def _bound_to_its_process(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -227,7 +230,7 @@ class NoiseStreams:
         if self._secret is not None:
             return hashlib.blake2b(repr(label).encode(), key=self._secret, digest_size=32).digest()
         if label in self._used:
-            raise RuntimeError(f"the noise stream {label!r} was already used in this fit.")
+            raise PublicRuntimeError(f"the noise stream {label!r} was already used in this fit.")
         self._used.add(label)
         if self._seed is None:
             return secrets.token_bytes(32)
@@ -235,4 +238,4 @@ class NoiseStreams:
         return hashlib.blake2b(material, digest_size=32).digest()
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("noise streams are never pickled: a copy would repeat their noise.")
+        raise PublicTypeError("noise streams are never pickled: a copy would repeat their noise.")

@@ -8,6 +8,8 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+from skriemdp._errors import PublicTypeError, PublicValueError
+
 
 def shown(value: object) -> str:
     """`value` as a message shows it: its repr, if that is short and can be written at all."""
@@ -23,13 +25,13 @@ def _real(name: str, value: Any, wanted: str) -> float:
     # The abstract class is asked last: that takes a microsecond, and a step checks several numbers.
     real = type(value) in (float, int) or isinstance(value, numbers.Real)
     if not real or isinstance(value, bool):
-        raise TypeError(f"{name} must be {wanted}, got {shown(value)}.")
+        raise PublicTypeError(f"{name} must be {wanted}, got {shown(value)}.")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if math.isinf(number) and not isinstance(value, float) and value not in (math.inf, -math.inf):
-        raise ValueError(f"{name} must be {wanted}, got a number too large for a float.")
+        raise PublicValueError(f"{name} must be {wanted}, got a number too large for a float.")
     return number
 
 
@@ -40,7 +42,7 @@ def check_positive(*, allow_inf: bool = False, **values: Any) -> None:
             continue
         number = _real(name, value, "a positive real number")
         if math.isnan(number) or number <= 0 or (math.isinf(number) and not allow_inf):
-            raise ValueError(f"{name} must be a positive finite number, got {shown(value)}.")
+            raise PublicValueError(f"{name} must be a positive finite number, got {shown(value)}.")
 
 
 def check_scale(*, allow_inf: bool = False, **values: Any) -> None:
@@ -65,7 +67,7 @@ def check_factor(**values: Any) -> None:
 def _check_range(least: float, most: float, values: dict[str, Any]) -> None:
     for name, value in values.items():
         if not least <= float(value) <= most and not math.isinf(value):
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} must lie between {least:g} and {most:g}, got {value!r}; change the unit "
                 "of measurement."
             )
@@ -76,7 +78,7 @@ def check_nonnegative(**values: Any) -> None:
     for name, value in values.items():
         number = _real(name, value, "a real number >= 0")
         if not math.isfinite(number) or number < 0:
-            raise ValueError(f"{name} must be a finite number >= 0, got {shown(value)}.")
+            raise PublicValueError(f"{name} must be a finite number >= 0, got {shown(value)}.")
 
 
 def check_fraction(*, open_left: bool = True, open_right: bool = True, **values: Any) -> None:
@@ -87,7 +89,7 @@ def check_fraction(*, open_left: bool = True, open_right: bool = True, **values:
         high = number < 1 if open_right else number <= 1
         if not (low and high):
             left, right = "(" if open_left else "[", ")" if open_right else "]"
-            raise ValueError(f"{name} must lie in {left}0, 1{right}, got {shown(value)}.")
+            raise PublicValueError(f"{name} must lie in {left}0, 1{right}, got {shown(value)}.")
 
 
 def check_count(*, minimum: int = 1, **values: Any) -> None:
@@ -95,12 +97,12 @@ def check_count(*, minimum: int = 1, **values: Any) -> None:
     for name, value in values.items():
         whole = type(value) is int or isinstance(value, numbers.Integral)
         if not whole or isinstance(value, bool):
-            raise TypeError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
+            raise PublicTypeError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
         if int(value) < minimum:
-            raise ValueError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
+            raise PublicValueError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
         # Larger counts fit into no array index.
         if int(value) > 2**62:
-            raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
+            raise PublicValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 
 def check_function(name: str, value: Any, *arguments: str) -> None:
@@ -115,7 +117,7 @@ def check_function(name: str, value: Any, *arguments: str) -> None:
     except (TypeError, ValueError):
         takes = False
     if not takes:
-        raise TypeError(
+        raise PublicTypeError(
             f"{name} must be a function ({', '.join(arguments)}), got {shown(value)}; pass "
             f"lambda {', '.join(arguments)}: ..., or leave it out."
         )
@@ -133,7 +135,7 @@ def check_option(options: Iterable[Any], **values: Any) -> None:
     for name, value in values.items():
         if not any(value is option or _equal(value, option) for option in options):
             listed = ", ".join(repr(option) for option in options)
-            raise ValueError(f"{name}={shown(value)} is not one of {listed}.")
+            raise PublicValueError(f"{name}={shown(value)} is not one of {listed}.")
 
 
 # Noise scales are in proportion to 1 / epsilon, and their squares must stay ordinary floats.
@@ -147,24 +149,24 @@ _LEAST_DELTA = 1e-100
 def check_privacy(epsilon: Any, delta: Any) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
     if _real("epsilon", epsilon, "a positive real number") == math.inf:
-        raise ValueError(
+        raise PublicValueError(
             "epsilon=inf asks for no privacy; use the non-private function instead "
-            "(for a mean: skriemdp.mean.estimator.frechet_mean)."
+            "(for a mean: skriemdp._mean.estimator.frechet_mean)."
         )
     check_positive(epsilon=epsilon)
     if float(epsilon) < _LEAST_EPSILON:
-        raise ValueError(
+        raise PublicValueError(
             f"epsilon={shown(epsilon)} is below {_LEAST_EPSILON:g}: the noise would leave the "
             "range of floats; use a larger epsilon."
         )
     if float(epsilon) > _MOST_EPSILON:
-        raise ValueError(
+        raise PublicValueError(
             f"epsilon={shown(epsilon)} is above {_MOST_EPSILON:g} and protects nobody; use a "
             "smaller epsilon, or a method that is not private."
         )
     check_fraction(open_left=False, delta=delta)
     if 0.0 < float(delta) < _LEAST_DELTA:
-        raise ValueError(
+        raise PublicValueError(
             f"delta={shown(delta)} is below {_LEAST_DELTA:g}, where noise cannot be calibrated; "
             "use a larger delta, or 0 where a method offers pure privacy."
         )

@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 
+from skriemdp._core.manifold_input import CHECKS
+from skriemdp._errors import PublicValueError
 from skriemdp._groups import read_groups
 from skriemdp._quiet import read_array
 from skriemdp._validation import check_option
-from skriemdp.core.manifold_input import CHECKS
 from skriemdp.preprocessing import AsksForRows, PerGroup, Recenter
 
 __all__ = ["SubjectDecoder"]
@@ -98,14 +99,14 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
             Without `subjects`, or where they are one person; before anything is charged.
         """
         if subjects is None:
-            raise ValueError(
+            raise PublicValueError(
                 "subjects says who gave each trial, and is missing: MOABB hands it over in "
                 "CrossSubjectEvaluation only, so evaluate with that, or pass fit(X, y, subjects=)."
             )
         ids = np.asarray(subjects)
         owned = read_groups(ids, len(ids), "subjects", least=1)
         if owned.count < 2:
-            raise ValueError(
+            raise PublicValueError(
                 "subjects is one person, who would train and test the model, and protecting whom "
                 "leaves nothing to learn: evaluate across people, with CrossSubjectEvaluation."
             )
@@ -138,7 +139,7 @@ class SubjectDecoder(ClassifierMixin, AsksForRows):
             return model.estimator_, self.target_.transform(X), {}
         X = read_array(X, "X", **CHECKS)
         if len(X) == 1 and type(model.transformer) is Recenter:
-            raise ValueError(
+            raise PublicValueError(
                 "a single trial of a new person is its own mean, so recentring leaves nothing of "
                 "it: predict several trials together, or give fit some without labels "
                 "(X_target_unlabeled; MOABB's cs_mode='train_and_target_unlabeled_20p')."

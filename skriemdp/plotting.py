@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from skriemdp._errors import PublicValueError
 from skriemdp._quiet import QuietQueries, read_numbers
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class NoiseBallDisplay(_OneAxes):
         """Draw on the sphere (3-D) or in the Poincare disk; returns self."""
         space = self.geometry.symmetric_space
         if space is None or space.dim != 2 or space.name not in ("sphere", "hyperbolic"):
-            raise ValueError(
+            raise PublicValueError(
                 f"only two-dimensional spheres and hyperbolic spaces, got {self.geometry}."
             )
         solid = space.name == "sphere"
@@ -369,7 +370,7 @@ class SpectrumDisplay(_OneAxes):
     def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> SpectrumDisplay:
         """Draw a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
         if estimator.spectrum_ is None:
-            raise ValueError(
+            raise PublicValueError(
                 f"mechanism={estimator.mechanism_!r} released no matrix, so there is no spectrum; "
                 "fit with mechanism='covariance' or 'refine'."
             )
@@ -422,7 +423,7 @@ class CapturedVarianceDisplay(_OneAxes):
         for estimator in estimators:
             fits.setdefault(float(estimator.epsilon), []).append(estimator)
         if len({len(group) for group in fits.values()}) != 1:
-            raise ValueError("every epsilon needs the same number of fitted estimators.")
+            raise PublicValueError("every epsilon needs the same number of fitted estimators.")
         epsilons = np.array(sorted(fits))
         shares = np.array([[fit.score(X) for fit in fits[e]] for e in epsilons])
         released = np.array(
@@ -480,7 +481,7 @@ class CompletionDisplay(QuietQueries):
         panels = [self._singular_values] * (self.spectrum is not None)
         panels += [self._curve] * (self.errors is not None)
         if not panels:
-            raise ValueError(
+            raise PublicValueError(
                 "nothing to draw: this fit released no spectrum (only mechanism='covariance' does) "
                 "and no errors were given."
             )

@@ -17,13 +17,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skriemdp._arrays import ManifoldLike
-from skriemdp._groups import Groups, read_groups
-from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers
-from skriemdp._random import public_generator
-from skriemdp._validation import shown
-from skriemdp._warnings import warn_user
-from skriemdp.core.estimator import CarriesLedger, tags_of
-from skriemdp.core.manifold_input import (
+from skriemdp._core.estimator import CarriesLedger, tags_of
+from skriemdp._core.manifold_input import (
     as_points,
     asymmetric,
     check_membership,
@@ -31,8 +26,14 @@ from skriemdp.core.manifold_input import (
     geometry_of,
     read_points,
 )
-from skriemdp.descent.carried import check_per_sample
-from skriemdp.descent.separate_rows import made_up_points
+from skriemdp._descent.carried import check_per_sample
+from skriemdp._descent.separate_rows import made_up_points
+from skriemdp._errors import PublicNotImplementedError, PublicTypeError, PublicValueError
+from skriemdp._groups import Groups, read_groups
+from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers
+from skriemdp._random import public_generator
+from skriemdp._validation import shown
+from skriemdp._warnings import warn_user
 from skriemdp.geometry import Geometry, as_geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one
 
@@ -224,11 +225,11 @@ class AsksForRows(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator
     @property
     def _answering(self) -> Any:
         """The fitted estimator; before a fit, the one that will be fitted."""
-        raise NotImplementedError
+        raise PublicNotImplementedError
 
     def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
         """Return the fitted estimator, and the rows and keywords of its call."""
-        raise NotImplementedError
+        raise PublicNotImplementedError
 
     def _answer(self, method: str, X: Any, groups: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -357,13 +358,13 @@ class PerGroup(AsksForRows):
             changes the number of rows, or for somebody in two clients.
         """
         if not has_fit_parameter(self.estimator, "groups"):
-            raise ValueError(
+            raise PublicValueError(
                 f"estimator: fit of {type(self.estimator).__name__} takes no groups, so it would "
                 "protect single rows, which their group's transformation does not allow; use an "
                 "estimator whose fit has groups=."
             )
         if isinstance(self.transformer, type) or not hasattr(self.transformer, "fit_transform"):
-            raise TypeError(
+            raise PublicTypeError(
                 "transformer must have a method fit_transform, such as Recenter('spd'), got "
                 f"{shown(self.transformer)}."
             )
@@ -411,7 +412,7 @@ class PerGroup(AsksForRows):
 
     def _transformed(self, X: Any, groups: Any) -> np.ndarray:
         if groups is None:
-            raise ValueError(
+            raise PublicValueError(
                 "groups says who owns each row and is required; for rows of one person pass "
                 "groups=np.zeros(len(X))."
             )
@@ -454,7 +455,7 @@ class PerGroup(AsksForRows):
         made_up = np.asarray(made_up_points(geometry, _TRIED, 0.3, rng)).reshape(_TRIED, *shape)
         tried = quietly(lambda: _fit_transform(self.transformer, made_up))
         if tried.shape[:1] != (_TRIED,):
-            raise ValueError(
+            raise PublicValueError(
                 f"transformer: {type(self.transformer).__name__} made {tried.shape[0]} rows of "
                 f"{_TRIED} made-up ones; it must keep the number of rows."
             )
@@ -464,7 +465,7 @@ class PerGroup(AsksForRows):
 def _table(X: Any) -> np.ndarray:
     X = read_array(X, "X", dtype=np.float64, ensure_2d=False, allow_nd=True)
     if X.ndim < 2:
-        raise ValueError(
+        raise PublicValueError(
             "X has one dimension; rows are asked for. Reshape your data with X.reshape(-1, 1) "
             "if each number is a row, or X.reshape(1, -1) if together they are one."
         )
@@ -488,7 +489,7 @@ def _check_one_client(groups: Any, clients: Any) -> None:
     where[places.order] = places.owners()
     pairs = np.stack([people.owners(), where[people.order]], axis=1)
     if len(np.unique(pairs, axis=0)) > people.count:
-        raise ValueError(
+        raise PublicValueError(
             "clients: a person's rows are transformed together, but the ids show somebody in two "
             "clients; give that person an id of its own at each, and state clients_per_person."
         )
@@ -617,5 +618,5 @@ def _column(values: Any, n: int) -> np.ndarray:
     else:
         column = np.asarray(values)
     if column.shape != (n,):
-        raise ValueError("y and groups must be columns with one entry for each row of X.")
+        raise PublicValueError("y and groups must be columns with one entry for each row of X.")
     return column

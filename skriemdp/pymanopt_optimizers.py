@@ -16,30 +16,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
+from skriemdp._core.arithmetic import INTEGERS
+from skriemdp._core.charge import charge
+from skriemdp._core.manifold_input import descent_domain, public_array
+from skriemdp._core.parameters import check_target
+from skriemdp._core.spent import PrivacySpent
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.per_sample import CostProblem, check_per_sample, make_gradient
+from skriemdp._descent.progress import ProgressBar
+from skriemdp._descent.releases import check_run
+from skriemdp._descent.stochastic import SAMPLINGS, RiemannianSGD, calibrated_sgd
+from skriemdp._descent.trajectory import Moves, rehearse
+from skriemdp._descent.variance_reduction import RiemannianSVRG, calibrated_svrg, whole_epochs
+from skriemdp._errors import PublicNotImplementedError, PublicTypeError, PublicValueError
+from skriemdp._mechanisms.budget import Release
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_option, check_scale
-from skriemdp.core.arithmetic import INTEGERS
-from skriemdp.core.charge import charge
-from skriemdp.core.manifold_input import descent_domain, public_array
-from skriemdp.core.parameters import check_target
-from skriemdp.core.spent import PrivacySpent
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
-from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.releases import check_run
-from skriemdp.descent.stochastic import SAMPLINGS, RiemannianSGD, calibrated_sgd
-from skriemdp.descent.trajectory import Moves, rehearse
-from skriemdp.descent.variance_reduction import RiemannianSVRG, calibrated_svrg, whole_epochs
 from skriemdp.geometry import as_geometry
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import chosen_accountant
-from skriemdp.mechanisms.budget import Release
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import as_drawn
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.ledger._current import chosen_accountant
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import as_drawn
 
 if TYPE_CHECKING:
-    from skriemdp.geometry.base import Geometry
+    from skriemdp.geometry._base import Geometry
 
 
 __all__ = [
@@ -113,7 +114,7 @@ class PerSampleProblem:
         X = _records("data", X)
         y = None if y is None else _records("y", y)
         if y is not None and len(y) != len(X):
-            raise ValueError(f"data has {len(X)} records but {len(y)} labels.")
+            raise PublicValueError(f"data has {len(X)} records but {len(y)} labels.")
         self.manifold = manifold
         shape = X.shape[1:] if isinstance(manifold, str) else None
         self.geometry = as_geometry(manifold, point_shape=shape)
@@ -132,13 +133,13 @@ class PerSampleProblem:
 def _records(name: str, array: Any) -> Any:
     array = np.asarray(array)
     if array.dtype.kind not in "fiub" or array.ndim < 1 or len(array) < 2:
-        raise ValueError(
+        raise PublicValueError(
             f"{name} must be a numeric array with at least two records along its first axis, got "
             f"dtype {array.dtype} and shape {array.shape}."
         )
     array = array if array.dtype == np.float64 else array.astype(np.float64)
     if not np.isfinite(array).all():
-        raise ValueError(
+        raise PublicValueError(
             f"{name} must be finite; replace missing values by public numbers, record by record."
         )
     return array
@@ -181,7 +182,9 @@ class _PrivateOptimizer(Optimizer):
     ):
         check_target(epsilon, delta)
         if delta == 0:
-            raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
+            raise PublicValueError(
+                "Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5."
+            )
         check_scale(clip_norm=clip_norm)
         check_random_state(random_state)
         super().__init__(max_time=math.inf, max_iterations=max_iterations, verbosity=verbosity)
@@ -191,7 +194,7 @@ class _PrivateOptimizer(Optimizer):
         self._accountant, self._random_state = accountant, random_state
 
     def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
-        raise NotImplementedError
+        raise PublicNotImplementedError
 
     @quiet
     def run(
@@ -218,7 +221,7 @@ class _PrivateOptimizer(Optimizer):
             If the accountant's ceiling would be exceeded; nothing is released.
         """
         if not isinstance(problem, PerSampleProblem):
-            raise TypeError(
+            raise PublicTypeError(
                 f"{type(self).__name__} needs a PerSampleProblem(manifold, cost, data), got "
                 f"{type(problem).__name__}: in a plain pymanopt problem the records are already "
                 "summed in one cost, so no record's gradient can be clipped and no privacy "
@@ -293,7 +296,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
     max_iterations : int, default=100
         Number of steps; all of them are done, there is no data-dependent stopping.
     output, retraction
-        As in :class:`skriemdp.descent.trajectory.Moves`.
+        As in :class:`skriemdp._descent.trajectory.Moves`.
     accountant : PrivacyAccountant, optional
         Where runs are charged; the active accountant by default.
     random_state : int, optional
@@ -389,5 +392,7 @@ def _start(geometry: Geometry, initial_point: Any) -> Any:
             initial_point = geometry.from_parts(initial_point)
     point = public_array("initial_point", initial_point)
     if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
-        raise ValueError(f"initial_point is not a point of {geometry}, shape {geometry.shape}.")
+        raise PublicValueError(
+            f"initial_point is not a point of {geometry}, shape {geometry.shape}."
+        )
     return point

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from skriemdp._errors import PublicValueError
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
 __all__ = [
@@ -139,7 +140,7 @@ class FunctionClass:
         }[self.name]
         for parameter in needed:
             if getattr(self, parameter) is None:
-                raise ValueError(f"function class {self.name!r} needs {parameter}.")
+                raise PublicValueError(f"function class {self.name!r} needs {parameter}.")
         for parameter in (
             "gradient_diameter",
             "smoothness",
@@ -152,11 +153,11 @@ class FunctionClass:
             if value is not None:
                 check_positive(**{parameter: value})
         if self.lowest_curvature < 0 and self.diameter is None and self.name in _CONVEX:
-            raise ValueError("negative curvature needs the diameter of the domain.")
+            raise PublicValueError("negative curvature needs the diameter of the domain.")
         if self.name == "nonconvex" and self.initial_gap is None and self.diameter is None:
-            raise ValueError("function class 'nonconvex' needs initial_gap or diameter.")
+            raise PublicValueError("function class 'nonconvex' needs initial_gap or diameter.")
         if self.name == "pl" and 2 * self._known("pl_constant") * self._known("smoothness") < 1:
-            raise ValueError(
+            raise PublicValueError(
                 "no function has pl_constant * smoothness < 1/2: smoothness gives |grad F|^2 <= "
                 "2 smoothness (F - F*)."
             )
@@ -387,7 +388,7 @@ def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
     if beta is None:
         beta = 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
     if not 1.0 < beta < math.inf:
-        raise ValueError(f"beta must be above 1, got {beta!r}.")
+        raise PublicValueError(f"beta must be above 1, got {beta!r}.")
     return math.expm1(math.log(beta) / (n_steps - 1)) / beta
 
 

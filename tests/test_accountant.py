@@ -21,20 +21,21 @@ from sklearn.base import BaseEstimator, clone
 
 import skriemdp
 from skriemdp import config_context, set_config
-from skriemdp.ledger import current, matches
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.ledger.chain import Standing, add
-from skriemdp.ledger.current import active_accountant_token, current_accountant
-from skriemdp.ledger.filters import (
+from skriemdp.ledger import _current as current
+from skriemdp.ledger import matches
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger._chain import Standing, add
+from skriemdp.ledger._current import active_accountant_token, current_accountant
+from skriemdp.ledger._filters import (
     KINDS,
     make_filter,
     number,
     refuse_strange_sizes,
     renyi_budget,
 )
-from skriemdp.ledger.statements import plain_facts
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import (
+from skriemdp.ledger._statements import plain_facts
+from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy._events import (
     ApproximateEvent,
     Event,
     FixedSizeSampledGaussianEvent,

@@ -11,10 +11,10 @@ import joblib
 import pytest
 from sklearn.base import BaseEstimator
 
-from skriemdp.core.estimator import CarriesLedger
-from skriemdp.ledger import current
-from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
-from skriemdp.ledger.current import current_accountant
+from skriemdp._core.estimator import CarriesLedger
+from skriemdp.ledger import _current as current
+from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
+from skriemdp.ledger._current import current_accountant
 
 
 @pytest.fixture(params=["ab", "ba"])

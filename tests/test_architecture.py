@@ -74,8 +74,8 @@ def test_a_decision_moved_to_another_function_is_no_rise(tool):
 )
 def test_decisions_are_seen_outside_their_home(tool, choice, body):
     text = f"class A:\n    def f(self):\n        {body}\n"
-    found = tool.decided({"mean/made_up.py": text})
-    assert found.pop(choice) == {"mean/made_up.py:A.f": 1}
+    found = tool.decided({"_mean/made_up.py": text})
+    assert found.pop(choice) == {"_mean/made_up.py:A.f": 1}
     assert not any(found.values())
     home = tool.HOMES[choice][0]
     assert not tool.decided({home if home.endswith(".py") else f"{home}one.py": text})[choice]
@@ -83,7 +83,7 @@ def test_decisions_are_seen_outside_their_home(tool, choice, body):
 
 def test_what_is_passed_on_is_no_decision(tool):
     text = "def f(groups, sampled):\n    return g(groups=groups, sampled=sampled)\n"
-    assert not any(tool.decided({"mean/made_up.py": text}).values())
+    assert not any(tool.decided({"_mean/made_up.py": text}).values())
 
 
 def test_records_are_seen_where_they_are_held(tool):

@@ -13,10 +13,10 @@ from scipy.stats import chi2
 from test_cohort import planted
 
 from skriemdp import PrivacyAccountant
-from skriemdp.federated import attendance as messages
-from skriemdp.federated import masks
-from skriemdp.federated.agreement import Agreement
-from skriemdp.federated.attendance import (
+from skriemdp.federated import _attendance as messages
+from skriemdp.federated import _masks as masks
+from skriemdp.federated._agreement import Agreement
+from skriemdp.federated._attendance import (
     Attempt,
     Attendance,
     AttendanceBook,
@@ -27,9 +27,9 @@ from skriemdp.federated.attendance import (
     request,
     unmasked,
 )
-from skriemdp.federated.cohort import Cohort, Identity
-from skriemdp.ledger.accountant import BudgetError
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.federated._cohort import Cohort, Identity
+from skriemdp.ledger._accountant import BudgetError
+from skriemdp.privacy._events import GaussianEvent
 
 pytest.importorskip("cryptography")
 

@@ -24,23 +24,23 @@ from skriemdp import (
     PrivateTangentPCA,
     PublicTable,
 )
+from skriemdp._core.estimator import Data
+from skriemdp._descent.releases import PoissonSampler
+from skriemdp._mean import class_releases
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp._mechanisms.sum import ExactTotal
 from skriemdp.auditing import (
     audit_epsilon,
     audit_estimator,
     audit_scores,
     worst_case_neighbours,
 )
-from skriemdp.core.estimator import Data
-from skriemdp.descent.releases import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall, Poincare
-from skriemdp.mean import class_releases
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.sum import ExactTotal
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
 CONFIDENCE = 1 - 1e-8

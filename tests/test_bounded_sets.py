@@ -9,9 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix, vstack
 
 from skriemdp._groups import Groups
-from skriemdp._random import NoiseStreams
-from skriemdp.geometry._tiles import one_by_one
-from skriemdp.mechanisms.bounded_sets import (
+from skriemdp._mechanisms.bounded_sets import (
     Frame,
     Moment,
     Outer,
@@ -24,16 +22,18 @@ from skriemdp.mechanisms.bounded_sets import (
     variances,
     weighted,
 )
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.sum import (
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.sum import (
     PLAIN_STEPS,
     ExactTotal,
     integer_total,
     plain_sum,
     private_sum,
 )
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
+from skriemdp._mechanisms.units import Units
+from skriemdp._random import NoiseStreams
+from skriemdp.geometry._tiles import one_by_one
+from skriemdp.privacy._sensitivity import ball_sensitivity, interval_sensitivity
 
 WILD = [0.0, 1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan]
 SHARES = [1e-3, 0.3, 7.7]  # mu of a release
@@ -159,7 +159,7 @@ def of_rounded(count, dim, seed, narrow=2**22):
             with np.errstate(all="ignore"):
                 left = left / max(np.linalg.norm(left), 1.0)
             rows = csr_matrix(left) if place % 2 else left
-            with mock.patch("skriemdp.mechanisms.bounded_sets._NARROW", narrow):
+            with mock.patch("skriemdp._mechanisms.bounded_sets._NARROW", narrow):
                 yield bounded_set.rounded(rows, steps[mu]), right
 
     return bounded_set, at
@@ -380,7 +380,7 @@ def test_rounded_rows_are_the_same_integers_in_32_bits():
     rows[0] = [(2.0**24 + 1.0) / bounded_set.resolution(steps), 0.0, 0.0, 0.0, 0.0]
     rows[1] = np.nan
     wide = bounded_set.rounded(rows, steps)
-    with mock.patch("skriemdp.mechanisms.bounded_sets._NARROW", 0):
+    with mock.patch("skriemdp._mechanisms.bounded_sets._NARROW", 0):
         narrow = bounded_set.rounded(rows, steps)
     assert narrow.rows.dtype == np.float32 and narrow[:].rows.dtype == float
     np.testing.assert_array_equal(narrow.rows[1:], wide.rows[1:])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from skriemdp.mechanisms.bounded_sets import (
+from skriemdp._mechanisms.bounded_sets import (
     Frame,
     Moment,
     Outer,
@@ -22,8 +22,8 @@ from skriemdp.mechanisms.bounded_sets import (
     variances,
     weighted,
 )
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.sum import ExactTotal
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.sum import ExactTotal
 
 SIZES = (10, 100, 2500)
 MU = 1e-3  # few integers: a half is much to them

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
-from skriemdp.federated.together import PooledRecords, queries_at
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
+from skriemdp._location_scale.rows import Rows
+from skriemdp._mechanisms.bounds import Ball, clip_norms
+from skriemdp._pca.releases import exact_moment
+from skriemdp.federated._together import PooledRecords, queries_at
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.location_scale.rows import Rows
-from skriemdp.mechanisms.bounds import Ball, clip_norms
-from skriemdp.pca.releases import exact_moment
-from skriemdp.privacy.sensitivity import (
+from skriemdp.privacy._sensitivity import (
     Sensitivity,
     ball_sensitivity,
     exact_total_sensitivity,

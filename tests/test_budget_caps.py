@@ -22,12 +22,12 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
-from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.variance_reduction import RiemannianSVRG
-from skriemdp.linear_model.adagrad import NoisyAdaGrad
-from skriemdp.location_scale.search import ROUGH, LocationScaleSearch
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release, Steps
-from skriemdp.pca.search_releases import BoundsSearch
+from skriemdp._descent.stochastic import RiemannianSGD
+from skriemdp._descent.variance_reduction import RiemannianSVRG
+from skriemdp._linear_model.adagrad import NoisyAdaGrad
+from skriemdp._location_scale.search import ROUGH, LocationScaleSearch
+from skriemdp._mechanisms.budget import GaussianBudget, PureBudget, Release, Steps
+from skriemdp._pca.search_releases import BoundsSearch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2000, 3)) + 2.0

@@ -14,11 +14,11 @@ from scipy.signal import fftconvolve
 from scipy.stats import norm
 
 from skriemdp import PrivacyAccountant
-from skriemdp.ledger.chain import Standing, add
-from skriemdp.ledger.filters import KINDS, divide, make_filter, number
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent
-from skriemdp.privacy.laplace import laplace_law
+from skriemdp.ledger._chain import Standing, add
+from skriemdp.ledger._filters import KINDS, divide, make_filter, number
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skriemdp.privacy._events import ApproximateEvent, GaussianEvent, PureEvent
+from skriemdp.privacy._laplace import laplace_law
 
 CEILINGS = [(0.1, 1e-6), (1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-3), (1.0, 1e-40)]
 

@@ -9,14 +9,14 @@ import math
 import mpmath
 import pytest
 
-from skriemdp.privacy.calibration import (
+from skriemdp.privacy._calibration import (
     calibrate,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     log_gaussian_delta,
 )
-from skriemdp.privacy.events import (
+from skriemdp.privacy._events import (
     ApproximateEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
@@ -218,7 +218,7 @@ def test_importing_calibration_does_not_load_dp_accounting():
     import sys
 
     code = (
-        "import sys, skriemdp.privacy.calibration, skriemdp.privacy.events as e;"
+        "import sys, skriemdp.privacy._calibration, skriemdp.privacy._events as e;"
         "e.GaussianEvent(2.0).epsilon(1e-5);"
         "assert not any(m.startswith('dp_accounting') for m in sys.modules)"
     )

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp._mean.class_releases import ClassRule, Vote, drawn_together
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import answers
+from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
+from skriemdp._mechanisms.units import Units
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_people
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.mean.class_releases import ClassRule, Vote, drawn_together
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import answers
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.mechanisms.units import Units
 from skriemdp.preprocessing import PerGroup, Recenter
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy._calibration import gaussian_mu
 
 CENTER = np.diag([9 / 84, 9 / 84, 1 / 12, 1 / 48, 1 / 48]) + 1e-3 * np.eye(5)
 

@@ -9,12 +9,12 @@ import types
 import numpy as np
 import pytest
 
-from skriemdp.federated import masks
-from skriemdp.federated.agreement import Agreement, canonical
-from skriemdp.federated.attendance import Attempt
-from skriemdp.federated.cohort import Cohort, Identity
+from skriemdp.federated import _masks as masks
+from skriemdp.federated._agreement import Agreement, canonical
+from skriemdp.federated._attendance import Attempt
+from skriemdp.federated._cohort import Cohort, Identity
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, GeodesicBall, Product, Sphere
-from skriemdp.page.command import main
+from skriemdp.page._command import main
 
 pytest.importorskip("cryptography")
 

@@ -20,6 +20,10 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivatePrincipalEigenvector,
 )
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp._mechanisms.sum import noised
+from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.federated import (
@@ -32,26 +36,26 @@ from skriemdp.federated import (
     InProcessTransport,
     LocalTask,
     SumsLoop,
-    attendance,
     learn_from_sums,
-    masks,
     reply,
     sums_agent,
     sums_agreement,
 )
-from skriemdp.federated import agent as agents_module
-from skriemdp.federated.attendance import Attempt, answered, request
-from skriemdp.federated.shares import Shares
-from skriemdp.federated.sums import planned_sums
+from skriemdp.federated import _agent as agents_module
+from skriemdp.federated import (
+    _attendance as attendance,
+)
+from skriemdp.federated import (
+    _masks as masks,
+)
+from skriemdp.federated._attendance import Attempt, answered, request
+from skriemdp.federated._shares import Shares
+from skriemdp.federated._sums import planned_sums
 from skriemdp.geometry import Grassmann, Stiefel
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.sum import noised
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, event_from_dict
-from skriemdp.privacy.lattice import share_scale
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, event_from_dict
+from skriemdp.privacy._lattice import share_scale
 
 pytest.importorskip("cryptography")
 
@@ -241,7 +245,7 @@ def test_a_client_that_nobody_can_add_to_costs_no_attempt(tmp_path, change, word
 
 def test_totals_of_any_type_are_added(tmp_path, monkeypatch):
     """How many classes people show, which is private, decides when sums become Python integers."""
-    monkeypatch.setattr("skriemdp.mechanisms.sum._LONGEST", 1)
+    monkeypatch.setattr("skriemdp._mechanisms.sum._LONGEST", 1)
     agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
     exact = agents["east"].plan.settings.exact(agents["east"].records)
     assert np.dtype(object) in {part.dtype for part in exact}
@@ -583,7 +587,7 @@ def lattice_of_two(times):
 
 
 def _facts(estimator):
-    from skriemdp.core.estimator import validated
+    from skriemdp._core.estimator import validated
 
     return validated(clone(estimator), X, None, None).facts
 
@@ -593,7 +597,7 @@ def test_people_in_several_clients_have_coarser_integers_and_an_event_that_adds_
     assert lattice == pytest.approx(1 / 2, rel=1e-6)
     assert event == pytest.approx(1 / math.sqrt(2), rel=1e-6)
     # The lattice of the root, which is right where each client has its own noise, is too fine.
-    from skriemdp.federated import sums
+    from skriemdp.federated import _sums as sums
 
     real = sums._planned
     monkeypatch.setattr(

@@ -8,12 +8,12 @@ from scipy import sparse
 
 from skriemdp import PrivateNoisyAdaGrad
 from skriemdp._groups import Groups
+from skriemdp._location_scale import columns
+from skriemdp._location_scale.columns import ColumnSearch
+from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBallEstimate, RowBounds
+from skriemdp._mechanisms.budget import GaussianBudget
+from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
-from skriemdp.location_scale import columns
-from skriemdp.location_scale.columns import ColumnSearch
-from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBallEstimate, RowBounds
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.units import Units
 
 UNITS = np.array([1.0, 1e-2, 1e3, 30.0, 1.0, 1e-2, 1e3, 30.0])
 N, D = 4000, len(UNITS)

@@ -11,11 +11,9 @@ import pytest
 from scipy import sparse
 
 from skriemdp import PrivateMatrixCompletion
-from skriemdp._random import NoiseStreams
-from skriemdp.auditing import audit_scores
-from skriemdp.completion import problem as completion_problem
-from skriemdp.completion import releases as completion_release
-from skriemdp.completion.item_releases import (
+from skriemdp._completion import problem as completion_problem
+from skriemdp._completion import releases as completion_release
+from skriemdp._completion.item_releases import (
     DEVIATION_BOUND,
     ItemEffects,
     _deviations,
@@ -26,16 +24,18 @@ from skriemdp.completion.item_releases import (
     typical_count,
     user_deviations,
 )
-from skriemdp.completion.local_factors import local_coordinates, log_evidence
-from skriemdp.completion.problem import CompletionProblem, Users, normalized_rows, with_data
-from skriemdp.completion.releases import CompletionPlan, release_model
-from skriemdp.completion.signal_releases import SignalTest, _hollow_integers, ballots
+from skriemdp._completion.local_factors import local_coordinates, log_evidence
+from skriemdp._completion.problem import CompletionProblem, Users, normalized_rows, with_data
+from skriemdp._completion.releases import CompletionPlan, release_model
+from skriemdp._completion.signal_releases import SignalTest, _hollow_integers, ballots
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import Moment, Outer, labelled
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp._mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
+from skriemdp._mechanisms.units import Units
+from skriemdp._random import NoiseStreams
+from skriemdp.auditing import audit_scores
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import Moment, Outer, labelled
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
-from skriemdp.mechanisms.units import Units
 
 
 def random_ratings(rng, n=60, d=12, observed=0.4, low=-1.0, high=1.0):
@@ -390,7 +390,7 @@ def test_ratings_outside_the_bounds_are_clipped(rng):
     ]
     # The digest of the data keys seeded noise, so compare what enters the releases.
     clipped = observed_matrix(np.clip(wild, 1, 5))
-    from skriemdp.completion.estimator import _clipped
+    from skriemdp._completion.estimator import _clipped
 
     assert np.array_equal(_clipped(observed_matrix(wild), (1.0, 5.0)).data, clipped.data)
     assert all(np.abs(effects).max() <= 4.0 for effects in models)

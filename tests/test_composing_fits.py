@@ -18,11 +18,11 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
 )
-from skriemdp.core.estimator import Terms
+from skriemdp._core.estimator import Terms
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
-from skriemdp.ledger.accountant import BudgetExceededError
-from skriemdp.ledger.chain import Standing, add
-from skriemdp.ledger.filters import make_filter
+from skriemdp.ledger._accountant import BudgetExceededError
+from skriemdp.ledger._chain import Standing, add
+from skriemdp.ledger._filters import make_filter
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:with n="),

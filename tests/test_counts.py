@@ -6,9 +6,9 @@ from statistics import NormalDist
 
 import pytest
 
-from skriemdp.mean.uncertainty import warn_cut
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.counts import (
+from skriemdp._mean.uncertainty import warn_cut
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.counts import (
     _RARELY_PURE,
     RARELY,
     GaussianCount,
@@ -16,9 +16,9 @@ from skriemdp.mechanisms.counts import (
     LaplaceCount,
     noisy_clip_fraction,
 )
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.privacy.lattice import largest_shift
-from skriemdp.privacy.sensitivity import interval_sensitivity
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp.privacy._lattice import largest_shift
+from skriemdp.privacy._sensitivity import interval_sensitivity
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
 

@@ -16,7 +16,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.inference.covariances import (
+from skriemdp.inference._covariances import (
     coordinate_jacobian,
     factor,
     mean_hessian,

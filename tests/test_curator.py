@@ -6,21 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from skriemdp._curator import curator as curators
+from skriemdp._curator import sets
+from skriemdp._curator.curator import Curator
+from skriemdp._curator.openings import Gaussian, Pure, Sampled, Selection
+from skriemdp._curator.rehearsal import Rehearsal
+from skriemdp._curator.tables import Memory
+from skriemdp._gives.base import Give
+from skriemdp._gives.points import Labelled, Length, LogAt
 from skriemdp._groups import Groups
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import Outer
 from skriemdp._random import NoiseStreams
-from skriemdp.curator import curator as curators
-from skriemdp.curator import sets
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian, Pure, Sampled, Selection
-from skriemdp.curator.rehearsal import Rehearsal
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.gives.base import Give
-from skriemdp.gives.points import Labelled, Length, LogAt
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import Outer
-from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
-from skriemdp.privacy.laplace import laplace_law
+from skriemdp.privacy._events import GaussianEvent, PureEvent, compose
+from skriemdp.privacy._laplace import laplace_law
 
 SPACE, N, MU = Euclidean(3), 300, 0.5
 X = np.random.default_rng(5).normal(size=(N, 3)) + [5.0, -2.0, 1.0]

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from skriemdp._curator import curator as curators
+from skriemdp._curator import sets
+from skriemdp._curator.curator import Curator, Kept
+from skriemdp._curator.openings import Gaussian, Pure, Sampled, Selection
+from skriemdp._curator.tables import Memory
+from skriemdp._gives.base import Give
+from skriemdp._gives.points import Length, LogAt
 from skriemdp._groups import Groups
+from skriemdp._mechanisms import bounded_sets as helds
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounds import Ball
 from skriemdp._random import NoiseStreams
-from skriemdp.curator import curator as curators
-from skriemdp.curator import sets
-from skriemdp.curator.curator import Curator, Kept
-from skriemdp.curator.openings import Gaussian, Pure, Sampled, Selection
-from skriemdp.curator.tables import Memory
 from skriemdp.geometry import Euclidean, GeodesicBall, Sphere
-from skriemdp.gives.base import Give
-from skriemdp.gives.points import Length, LogAt
-from skriemdp.mechanisms import bounded_sets as helds
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
+from skriemdp.privacy._laplace import LaplaceEvent, laplace_law
 
 SPACE, N, MU = Euclidean(3), 300, 0.27
 X = np.random.default_rng(5).normal(size=(N, 3)) + [5.0, -2.0, 1.0]
@@ -677,7 +677,7 @@ def test_no_program_is_on_the_list_that_is_not_of_the_package():
 
 
 def test_one_row_more_changes_no_row_where_their_number_is_secret(monkeypatch):
-    from skriemdp.curator import tables
+    from skriemdp._curator import tables
 
     space = Sphere(2)
     rng = np.random.default_rng(0)

@@ -30,13 +30,13 @@ from skriemdp import (
 )
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean
-from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger._errors import BudgetError
 from skriemdp.preprocessing import PerGroup, Recenter
 
 SOURCE = Path(skriemdp.__file__).parent
-PACKAGES = "core mean location_scale linear_model pca erm selection".split()
-PLACES = [*PACKAGES, "federated/planning.py", "federated/estimator.py", "federated/clients.py"]
-PLACES += ["_config.py", "_validation.py", "mechanisms/counts.py"]
+PACKAGES = "_core _mean _location_scale _linear_model _pca _erm _selection".split()
+PLACES = [*PACKAGES, "federated/_planning.py", "federated/_estimator.py", "federated/_clients.py"]
+PLACES += ["_config.py", "_validation.py", "_mechanisms/counts.py"]
 CURE = re.compile(
     r"\b(pass|use|choose|leave|raise|divide|multiply|subtract|fit|list|write|search over|transform "
     r"X|make|give|call|take|change|move)\b",

@@ -9,17 +9,17 @@ import warnings
 import numpy as np
 import pytest
 
+from skriemdp._descent.chunked import DaskProblem, _on_block
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import DifferenceQuery, GradientQuery
+from skriemdp._erm import PrivateRiemannianERM
+from skriemdp._mechanisms.bounded_sets import ball
+from skriemdp._mechanisms.bounds import Ball
 from skriemdp.datasets import make_cloud
-from skriemdp.descent.chunked import DaskProblem, _on_block
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
 from skriemdp.geometry._tiles import block_length
-from skriemdp.mechanisms.bounded_sets import ball
-from skriemdp.mechanisms.bounds import Ball
 
 da = pytest.importorskip("dask.array")
 BALL = GeodesicBall(SPD(2), None, 1.0)

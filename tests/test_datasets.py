@@ -68,7 +68,7 @@ def test_one_image_changes_one_descriptor(features, monkeypatch):
     if features != "position":
         assert np.abs(X[2] - Y[2]).max() > 1e-4
     # Nor does it matter how many images are worked on at a time.
-    monkeypatch.setattr("skriemdp.datasets.sets._BLOCK", 1)
+    monkeypatch.setattr("skriemdp.datasets._sets._BLOCK", 1)
     np.testing.assert_allclose(region_covariance(IMAGES, features), X, rtol=1e-12, atol=1e-15)
 
 
@@ -82,7 +82,7 @@ def test_covariance_of_known_features():
 
 
 def magnitudes(image, **settings):
-    datasets = importlib.import_module("skriemdp.datasets.sets")
+    datasets = importlib.import_module("skriemdp.datasets._sets")
     filters = datasets._gabor_filters(image.shape, *settings.values())
     return np.moveaxis(datasets._gabor_magnitudes(image[None], filters)[0], 0, -1)
 

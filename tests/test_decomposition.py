@@ -19,25 +19,25 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     SeededNoiseWarning,
 )
+from skriemdp._core.estimator import Terms
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._location_scale.rows import PairDifferences, Rows
+from skriemdp._mechanisms.bingham import ExponentialDirection, sample_bingham
+from skriemdp._mechanisms.bounded_sets import Moment
+from skriemdp._mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp._mechanisms.counts import noisy_fraction
+from skriemdp._mechanisms.covariance import symmetric_noise_radius
+from skriemdp._mechanisms.sum import private_sum
+from skriemdp._mechanisms.units import Units
+from skriemdp._pca.problem import SubspaceProblem
+from skriemdp._pca.releases import CovarianceRelease, PowerRelease, RefineRelease, exact_moment
+from skriemdp._pca.search_releases import Bounds, BoundsSearch, _Asking, clip_level
 from skriemdp.auditing import audit_epsilon
-from skriemdp.core.estimator import Terms
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.queries import GradientQuery
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
-from skriemdp.location_scale.rows import PairDifferences, Rows
-from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
-from skriemdp.mechanisms.bounded_sets import Moment
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import noisy_fraction
-from skriemdp.mechanisms.covariance import symmetric_noise_radius
-from skriemdp.mechanisms.sum import private_sum
-from skriemdp.mechanisms.units import Units
-from skriemdp.pca.problem import SubspaceProblem
-from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, exact_moment
-from skriemdp.pca.search_releases import Bounds, BoundsSearch, _Asking, clip_level
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.sensitivity import second_moment_sensitivity
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, PureEvent
+from skriemdp.privacy._sensitivity import second_moment_sensitivity
 
 CONFIDENCE = 1 - 1e-8
 ADDITIVE = ["covariance", "refine", "power", "gradient"]
@@ -373,8 +373,8 @@ def test_pairs_serve_a_public_window():
 def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
     """All that draws noise in a fit composes to no more than its event."""
     drawn = []
-    from skriemdp.mechanisms import bingham, pure_covariance, quantile, vector
-    from skriemdp.pca import releases, search_releases
+    from skriemdp._mechanisms import bingham, pure_covariance, quantile, vector
+    from skriemdp._pca import releases, search_releases
 
     for module, name in [
         (bingham, "ExponentialDirection"),

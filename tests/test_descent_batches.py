@@ -22,25 +22,25 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivateRiemannianERM,
 )
+from skriemdp._descent.queries import GradientQuery, Query
+from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp._descent.stochastic import calibrated_sgd
+from skriemdp._descent.trajectory import Moves
+from skriemdp._linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
+from skriemdp._mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
+from skriemdp._mechanisms.bounded_sets import Moment, Outer, RoundedRows, ball
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.budget import Steps
+from skriemdp._mechanisms.sum import integer_total, mu_of
+from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
-from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
-from skriemdp.descent.stochastic import calibrated_sgd
-from skriemdp.descent.trajectory import Moves
 from skriemdp.federated import Agent, FederatedEstimator, LocalSettings
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere, Stiefel
 from skriemdp.geometry._tiles import blocks_of_at_most
-from skriemdp.ledger.filters import make_filter
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
-from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
-from skriemdp.mechanisms.bounded_sets import Moment, Outer, RoundedRows, ball
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.sum import integer_total, mu_of
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy import lattice
-from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import (
+from skriemdp.ledger._filters import make_filter
+from skriemdp.privacy import _lattice as lattice
+from skriemdp.privacy._event import Event
+from skriemdp.privacy._events import (
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
     MixtureEvent,
@@ -52,7 +52,7 @@ from skriemdp.privacy.events import (
     compose,
     event_from_dict,
 )
-from skriemdp.privacy.lattice import rounding_distance, rounding_divergence
+from skriemdp.privacy._lattice import rounding_distance, rounding_divergence
 
 # -- Theorem 3 -----------------------------------------------------------------------------------
 

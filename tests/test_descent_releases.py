@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from skriemdp._descent import releases
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery, Query
+from skriemdp._descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp._descent.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp._descent.trajectory import Moves
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounds import Ball, clip_norms
+from skriemdp._mechanisms.budget import Steps
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
-from skriemdp.descent import releases
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
-from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball, clip_norms
-from skriemdp.mechanisms.budget import Steps
-from skriemdp.privacy.calibration import gaussian_delta
+from skriemdp.privacy._calibration import gaussian_delta
 
 LINE = Euclidean(1)
 # Two-sided tests below use this many standard deviations or binomial tails: false alarms <= 1e-6.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skriemdp
-from skriemdp.location_scale import search
+from skriemdp._location_scale import search
 
 ROOT = Path(__file__).parents[1]
 

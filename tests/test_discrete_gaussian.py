@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skriemdp.mechanisms import discrete_gaussian as sampler
-from skriemdp.mechanisms.discrete_gaussian import _accepted, _cells, running_sums
+from skriemdp._mechanisms import discrete_gaussian as sampler
+from skriemdp._mechanisms.discrete_gaussian import _accepted, _cells, running_sums
 
 SCALE = 64 * 1000  # cells of 1000 integers
 WIDTH, REACH = 1000, 2 * 64 * SCALE

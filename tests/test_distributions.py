@@ -13,20 +13,20 @@ from scipy import integrate, stats
 
 from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Poincare, Sphere
-from skriemdp.geometry.circle import Circle
-from skriemdp.privacy.sensitivity import ball_logarithms_sensitivity, iterated_mean_sensitivity
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace
-from skriemdp.riemannian_laws.distributions_matrix import volume_growth
-from skriemdp.riemannian_laws.k_norm_ball import _least_gradients as least_gradients
-from skriemdp.riemannian_laws.k_norm_ball import expected_proposals
-from skriemdp.riemannian_laws.output import (
+from skriemdp.geometry._circle import Circle
+from skriemdp.privacy._sensitivity import ball_logarithms_sensitivity, iterated_mean_sensitivity
+from skriemdp.riemannian_laws._distributions import RiemannianGaussian, RiemannianLaplace
+from skriemdp.riemannian_laws._distributions_matrix import volume_growth
+from skriemdp.riemannian_laws._k_norm_ball import _least_gradients as least_gradients
+from skriemdp.riemannian_laws._k_norm_ball import expected_proposals
+from skriemdp.riemannian_laws._output import (
     GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
     sample_k_norm_gradient,
 )
-from skriemdp.riemannian_laws.profiles import InfeasibleTarget
+from skriemdp.riemannian_laws._profiles import InfeasibleTarget
 
 LEAST = 1e-6
 
@@ -290,7 +290,7 @@ def test_laws_too_wide_for_floats_are_not_drawn_as_points(law):
 
 
 def test_spaces_without_a_sampler_are_refused():
-    from skriemdp.geometry.grassmann import Grassmann
+    from skriemdp.geometry._grassmann import Grassmann
 
     with pytest.raises(TypeError, match="no exact sampler"):
         RiemannianGaussian(Grassmann(5, 2), 0.1)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivatePrincipalEigenvector
-from skriemdp.core.spent import PrivacySpent
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
-from skriemdp.ledger.chain import Entry
-from skriemdp.ledger.filters import KINDS, plain_number
-from skriemdp.ledger.statements import charge_of, noise_of
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, compose
-from skriemdp.privacy.laplace import laplace_law
+from skriemdp._core.spent import PrivacySpent
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError
+from skriemdp.ledger._chain import Entry
+from skriemdp.ledger._filters import KINDS, plain_number
+from skriemdp.ledger._statements import charge_of, noise_of
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import ApproximateEvent, GaussianEvent, PureEvent, compose
+from skriemdp.privacy._laplace import laplace_law
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:with n="),

@@ -27,9 +27,9 @@ from skriemdp import (
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.calibration import gaussian_epsilon
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp._mechanisms import noise
+from skriemdp.privacy._calibration import gaussian_epsilon
+from skriemdp.privacy._events import GaussianEvent, PureEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skriemdp import PrivacyAccountant
-from skriemdp.erm import PrivateRiemannianERM
+from skriemdp._erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere, Stiefel
-from skriemdp.ledger.accountant import BudgetExceededError
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.ledger._accountant import BudgetExceededError
+from skriemdp.privacy._calibration import gaussian_mu
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(2000, 4)) * [1.0, 0.3, 0.2, 0.1]

@@ -31,11 +31,11 @@ from skriemdp import (
     SeededNoiseWarning,
     privacy_report,
 )
+from skriemdp._mechanisms import noise
 from skriemdp.federated import FederatedEstimator
 from skriemdp.ledger import matches
-from skriemdp.ledger.statements import plain_facts
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.ledger._statements import plain_facts
+from skriemdp.privacy._events import GaussianEvent
 
 
 class TwoClients(FederatedEstimator):
@@ -264,7 +264,7 @@ def learned(model):
 def test_a_refit_is_a_first_fit(estimator, monkeypatch):
     """Equal seeds give equal noise, so all that an earlier fit left would show."""
     # Only where each was charged differs.
-    monkeypatch.setattr("skriemdp.core.charge.ChargedEntry", lambda *entry: None)
+    monkeypatch.setattr("skriemdp._core.charge.ChargedEntry", lambda *entry: None)
     fresh = clone(estimator).set_params(random_state=0).fit(*data(estimator))
     for other in EVERYTHING:
         if type(other) is type(estimator) and other is not estimator:

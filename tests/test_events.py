@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
-from skriemdp.privacy import loss_distributions
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
-from skriemdp.privacy.event import loss_epsilon
-from skriemdp.privacy.events import (
+from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
+from skriemdp.privacy import _loss_distributions as loss_distributions
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon
+from skriemdp.privacy._event import loss_epsilon
+from skriemdp.privacy._events import (
     ApproximateEvent,
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
@@ -34,13 +34,13 @@ from skriemdp.privacy.events import (
     compose,
     event_from_dict,
 )
-from skriemdp.privacy.loss_distributions import (
+from skriemdp.privacy._loss_distributions import (
     fixed_size_gaussian_loss,
     gaussian_loss,
     loss_from_profile,
     poisson_gaussian_loss,
 )
-from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
+from skriemdp.privacy._renyi import renyi_delta, renyi_epsilon
 
 DELTA = 1e-5
 EVENTS = [
@@ -259,7 +259,7 @@ def dp_accountants():
 
 
 def test_guard_how_dp_accounting_reads_gaussian_noise_under_replace_one():
-    """Its two accountants disagree; the day this fails, read privacy/events.py again."""
+    """Its two accountants disagree; the day this fails, read privacy/_events.py again."""
     dp, pld, rdp, relation = dp_accountants()
     event = dp.GaussianDpEvent(1.0)
     by_loss = pld(neighboring_relation=relation).compose(event).get_epsilon(1e-6)
@@ -375,7 +375,7 @@ def test_mixes_agree_with_monte_carlo(event):
 @pytest.mark.parametrize("delta", [1e-10, 1e-5])
 def test_composed_grids_stay_above_the_exact_gaussian(count, delta):
     # A q=1 "sampled" step is Gaussian; composing its grid must not undercut the closed form.
-    from skriemdp.privacy.loss_distributions import gaussian_loss, repeat
+    from skriemdp.privacy._loss_distributions import gaussian_loss, repeat
 
     mu = 1.0 / math.sqrt(count)
     interval = 1e-3 / math.sqrt(count)
@@ -492,7 +492,7 @@ def binomial_participation(local, rounds, rate):
 def test_participation_reference_values(local, expected):
     # 100 clients, one per round, 50 rounds, at the published delta.
     if local is None:
-        from skriemdp.privacy.calibration import gaussian_mu
+        from skriemdp.privacy._calibration import gaussian_mu
 
         local = GaussianEvent(1 / gaussian_mu(0.15, 1e-4))
     event = binomial_participation(local, 50, 0.01)

@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from skriemdp.privacy import loss_distributions
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
-from skriemdp.privacy.event import automatic_interval, distance_delta
-from skriemdp.privacy.events import (
+from skriemdp.privacy import _loss_distributions as loss_distributions
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon
+from skriemdp.privacy._event import automatic_interval, distance_delta
+from skriemdp.privacy._events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
@@ -25,7 +25,7 @@ from skriemdp.privacy.events import (
     ZCDPEvent,
     compose,
 )
-from skriemdp.privacy.renyi import randomized_response_renyi, renyi_delta, renyi_epsilon
+from skriemdp.privacy._renyi import randomized_response_renyi, renyi_delta, renyi_epsilon
 
 DELTA = 1e-5
 

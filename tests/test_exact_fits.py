@@ -22,16 +22,16 @@ from skriemdp import (
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
-from skriemdp.core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
+from skriemdp._core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
+from skriemdp._location_scale.rows import Rows
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import Moment, Outer
+from skriemdp._mechanisms.budget import GaussianBudget
+from skriemdp._mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp._mechanisms.sum import integer_total
+from skriemdp._mechanisms.units import Units
+from skriemdp._pca.search_releases import Bounds
 from skriemdp.federated import FederatedEstimator
-from skriemdp.location_scale.rows import Rows
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import Moment, Outer
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.sum import integer_total
-from skriemdp.mechanisms.units import Units
-from skriemdp.pca.search_releases import Bounds
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
 

@@ -10,9 +10,9 @@ from skriemdp import (
     PrivateTangentPCA,
     frechet_mean,
 )
+from skriemdp._mean.exports import synthetic_points
 from skriemdp.datasets import digits_covariances
 from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere
-from skriemdp.mean.exports import synthetic_points
 
 pytestmark = pytest.mark.filterwarnings("ignore:random_state")
 DRAWS = 20_000

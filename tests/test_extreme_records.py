@@ -22,15 +22,15 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentPCA,
 )
-from skriemdp.completion.problem import LEAST_RIDGE, CompletionProblem
-from skriemdp.core.estimator import Terms
+from skriemdp._completion.problem import LEAST_RIDGE, CompletionProblem
+from skriemdp._core.estimator import Terms
+from skriemdp._mean.planning import plan_mean
+from skriemdp._mechanisms.bounded_sets import Outer
+from skriemdp._mechanisms.sum import PLAIN_STEPS, integer_total
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
-from skriemdp.mean.planning import plan_mean
-from skriemdp.mechanisms.bounded_sets import Outer
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, PoissonSampledGaussianEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

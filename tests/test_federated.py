@@ -22,11 +22,11 @@ from skriemdp import (
     frechet_mean,
     schedules,
 )
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._descent.releases import exact_mean
+from skriemdp._erm import PrivateRiemannianERM
 from skriemdp.datasets import make_cloud, make_tree
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import exact_mean
-from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import (
     Agent,
     AnswerBook,
@@ -40,18 +40,22 @@ from skriemdp.federated import (
     LocalUpdate,
     Participation,
     ridge_weights,
-    theory,
-    together,
 )
-from skriemdp.federated.loop import ServerLoop, tangent_mean
-from skriemdp.federated.messages import checked_updates
-from skriemdp.federated.theory import published_table_bound
-from skriemdp.federated.together import run_trusted
-from skriemdp.federated.training import local_event
+from skriemdp.federated import (
+    _theory as theory,
+)
+from skriemdp.federated import (
+    _together as together,
+)
+from skriemdp.federated._loop import ServerLoop, tangent_mean
+from skriemdp.federated._messages import checked_updates
+from skriemdp.federated._theory import published_table_bound
+from skriemdp.federated._together import run_trusted
+from skriemdp.federated._training import local_event
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_mu
+from skriemdp.privacy._events import GaussianEvent
 
 SPACE = SPD(2)
 X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))

@@ -22,6 +22,7 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp._groups import read_groups
+from skriemdp._mechanisms import noise
 from skriemdp.auditing import audit_estimator
 from skriemdp.datasets import make_people
 from skriemdp.federated import (
@@ -39,14 +40,15 @@ from skriemdp.federated import (
     SumsLoop,
     learn_from_sums,
     sums_agent,
-    together,
 )
-from skriemdp.federated.sums import share
-from skriemdp.ledger.accountant import BudgetError
-from skriemdp.ledger.statements import plain_facts
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import event_from_dict
+from skriemdp.federated import (
+    _together as together,
+)
+from skriemdp.federated._sums import share
+from skriemdp.ledger._accountant import BudgetError
+from skriemdp.ledger._statements import plain_facts
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import event_from_dict
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(240, 3)) * [1.0, 0.6, 0.3]
@@ -452,7 +454,7 @@ def hospital(folder, name, place, ceiling=3.0, estimator=DECODER, **settings):
 
 def test_a_server_without_records_learns_what_hospitals_add_up(tmp_path, monkeypatch):
     # Hospitals do not ask their records how class means should decide; alone it would take a share.
-    monkeypatch.setattr("skriemdp.mean.class_releases._LEAST_VOTE", math.inf)
+    monkeypatch.setattr("skriemdp._mean.class_releases._LEAST_VOTE", math.inf)
     loud = clone(DECODER).set_params(epsilon=1e4)
     names = ("north", "south", "west")
     agents = {name: hospital(tmp_path, name, place, 1e6, loud) for place, name in enumerate(names)}

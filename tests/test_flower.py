@@ -37,8 +37,9 @@ from flwr.serverapp.strategy import (  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean  # noqa: E402
+from skriemdp._descent.problem import FrechetProblem  # noqa: E402
+from skriemdp._mechanisms.noise import NOISE_SCALE  # noqa: E402
 from skriemdp.datasets import make_people  # noqa: E402
-from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.federated import (  # noqa: E402
     Agent,
     AnswerBook,
@@ -54,9 +55,8 @@ from skriemdp.federated import (  # noqa: E402
     sums_agent,
 )
 from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError  # noqa: E402
-from skriemdp.mechanisms.noise import NOISE_SCALE  # noqa: E402
-from skriemdp.privacy.events import (  # noqa: E402
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError  # noqa: E402
+from skriemdp.privacy._events import (  # noqa: E402
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
     PoissonSampledGaussianEvent,

@@ -11,10 +11,10 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 from skriemdp import PrivacyAccountant
-from skriemdp.ledger.accountant import BudgetError
-from skriemdp.privacy.calibration import gaussian_epsilon
-from skriemdp.privacy.events import GaussianEvent, PureEvent, ZCDPEvent, event_from_dict
-from skriemdp.privacy.foreign import RELATIONS, as_event, noisy_sums
+from skriemdp.ledger._accountant import BudgetError
+from skriemdp.privacy._calibration import gaussian_epsilon
+from skriemdp.privacy._events import GaussianEvent, PureEvent, ZCDPEvent, event_from_dict
+from skriemdp.privacy._foreign import RELATIONS, as_event, noisy_sums
 
 de = pytest.importorskip("dp_accounting.dp_event", reason="the extra 'foreign' is not installed")
 from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402

@@ -8,7 +8,7 @@ import scipy.spatial.transform
 
 import skriemdp.geometry
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateMinimumDistanceToMean
-from skriemdp.core.manifold_input import checked_points
+from skriemdp._core.manifold_input import checked_points
 from skriemdp.geometry import (
     SPD,
     Circle,
@@ -24,8 +24,8 @@ from skriemdp.geometry import (
     from_compositions,
     from_lat_lon,
 )
+from skriemdp.geometry._base import Geometry
 from skriemdp.geometry._foreign import _COMPLEX, _FORMS
-from skriemdp.geometry.base import Geometry
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

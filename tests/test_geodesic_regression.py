@@ -10,22 +10,22 @@ from conftest import GEOMETRIES, random_points, weaker_scale
 
 from skriemdp import PrivateGeodesicRegressor, PrivateHyperbolicRegressor
 from skriemdp._groups import Groups
-from skriemdp.auditing import audit_scores, worst_case_neighbours
-from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.lifts import Lifts
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
-from skriemdp.mechanisms.units import Units
-from skriemdp.regression import geodesic_fit, geodesic_releases
-from skriemdp.regression.geodesic_model import GeodesicModel
-from skriemdp.regression.geodesic_releases import (
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.lifts import Lifts
+from skriemdp._mechanisms.sum import PLAIN_STEPS, integer_total
+from skriemdp._mechanisms.units import Units
+from skriemdp._regression import geodesic_fit, geodesic_releases
+from skriemdp._regression.geodesic_model import GeodesicModel
+from skriemdp._regression.geodesic_releases import (
     GeodesicPlan,
     plan_releases,
     representatives,
 )
-from skriemdp.regression.planning import clip_norms
-from skriemdp.regression.scores import frechet_r2
+from skriemdp._regression.planning import clip_norms
+from skriemdp._regression.scores import frechet_r2
+from skriemdp.auditing import audit_scores, worst_case_neighbours
+from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
+from skriemdp.ledger._accountant import PrivacyAccountant
 
 CURVED = [Sphere(2), Hyperboloid(2), AffineInvariantSPD(2)]
 ENDS = np.array([[-1.0], [0.0], [1.0]])

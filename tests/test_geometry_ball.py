@@ -5,7 +5,7 @@ import pytest
 from conftest import reach
 
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Stiefel
-from skriemdp.geometry.ball import descent_reach
+from skriemdp.geometry._ball import descent_reach
 
 
 @pytest.mark.parametrize("geometry", [SPD(2), SPD(3), Hyperboloid(3)], ids=str)

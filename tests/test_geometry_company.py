@@ -8,7 +8,7 @@ from conftest import GEOMETRIES
 
 from skriemdp._groups import Groups
 from skriemdp.geometry import AffineInvariantSPD, Product, Sphere, Stiefel
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry._base import Geometry
 from skriemdp.preprocessing import Recenter
 
 N = 37

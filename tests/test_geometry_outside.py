@@ -13,12 +13,12 @@ import pytest
 
 import skriemdp
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
+from skriemdp._location_scale.points import PointRecords, plan_point_search, radii
+from skriemdp._location_scale.start_releases import start_rule
+from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry import Circle, Product, Sphere
-from skriemdp.geometry.base import CoordinateGeometry, Embedding, Reach, Scaling
-from skriemdp.location_scale.points import PointRecords, plan_point_search, radii
-from skriemdp.location_scale.start_releases import start_rule
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.geometry._base import CoordinateGeometry, Embedding, Reach, Scaling
 
 
 class Flat(CoordinateGeometry):

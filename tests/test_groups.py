@@ -15,28 +15,31 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import StandardScaler
 
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMatrixCompletion
+from skriemdp._descent.groups import GroupedProblem
+from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
 from skriemdp._groups import Groups, find_ids, read_groups, read_ids
+from skriemdp._linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
+from skriemdp._location_scale.grouped_rows import GroupedRows
+from skriemdp._location_scale.points import PointRecords
+from skriemdp._mean.estimator import frechet_mean
+from skriemdp._mechanisms.bounded_sets import unpacked, variances
+from skriemdp._mechanisms.lifts import Lifts
+from skriemdp._mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
+from skriemdp._mechanisms.units import Units
+from skriemdp._pca.problem import SubspaceProblem
+from skriemdp._pca.releases import exact_moment, product_ball
 from skriemdp._random import public_generator
+from skriemdp._regression.features import FeatureMap
+from skriemdp._regression.prediction_releases import KernelWeights
+from skriemdp._regression.wrapped_releases import WrappedModel
 from skriemdp.datasets import from_frame
-from skriemdp.descent.groups import GroupedProblem
-from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
 from skriemdp.federated import FederatedEstimator, ridge_weights
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
-from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
-from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.points import PointRecords
-from skriemdp.mean.estimator import frechet_mean
-from skriemdp.mechanisms.bounded_sets import unpacked, variances
-from skriemdp.mechanisms.lifts import Lifts
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
-from skriemdp.mechanisms.units import Units
-from skriemdp.pca.problem import SubspaceProblem
-from skriemdp.pca.releases import exact_moment, product_ball
+from skriemdp.geometry._ball import GeodesicBall
 from skriemdp.preprocessing import PerGroup, own_means
-from skriemdp.privacy.sensitivity import (
+from skriemdp.privacy._sensitivity import (
     ball_sensitivity,
     frame_product_sensitivity,
     interval_sensitivity,
@@ -45,9 +48,6 @@ from skriemdp.privacy.sensitivity import (
     trace_part_sensitivity,
     weighted_sum_sensitivity,
 )
-from skriemdp.regression.features import FeatureMap
-from skriemdp.regression.prediction_releases import KernelWeights
-from skriemdp.regression.wrapped_releases import WrappedModel
 
 
 def people(rng, count, most):

@@ -41,6 +41,7 @@ from skriemdp import (
     PrivateTangentPCA,
     PublicTable,
 )
+from skriemdp._errors import PublicValueError
 from skriemdp._quiet import QuietQueries
 from skriemdp.datasets import from_frame, region_covariance
 from skriemdp.federated import (
@@ -410,7 +411,7 @@ def draw_call(seed, secrets, fitted):
 # -- every public callable that takes rows ---------------------------------------------------------
 
 # Numbers only: what is public, released or charged.  The page reads ledgers.
-WITHOUT_ROWS = {"page", "ledger", "privacy", "schedules"}
+WITHOUT_ROWS = {"riemannian_laws", "page", "ledger", "privacy", "schedules"}
 # Parameters without a default that hold no records; others do, whatever they are called.
 NO_ROWS = {
     "integers",
@@ -744,7 +745,7 @@ def test_every_public_class_that_takes_rows_is_attacked():
 
 
 def quotes(self, table):
-    raise ValueError(f"bad {np.ravel(table)[0]}")
+    raise PublicValueError(f"bad {np.ravel(table)[0]}")
 
 
 @pytest.mark.parametrize("owner", [ConfidenceRegion, PrivateFrechetMean, Recenter, SpectrumDisplay])
@@ -785,8 +786,8 @@ def test_no_message_carries_a_record_and_no_charged_fit_crashes():
 
 
 LEAKS = {
-    "error": 'raise ValueError(f"bad {X}")',
-    "note": 'error = ValueError("bad"); error.add_note(str(X)); raise error',
+    "error": 'raise PublicValueError(f"bad {X}")',
+    "note": 'error = PublicValueError("bad"); error.add_note(str(X)); raise error',
     "warning": 'warnings.warn(f"{X}"); return X',
     "print": "print(X); return X",
     "log": 'logging.getLogger("skriemdp").warning("%s", X); return X',
@@ -796,8 +797,9 @@ LEAKS = {
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_planted_leak_is_found(leak, monkeypatch):
     secrets, place = secrets_of(5), {"__name__": "skriemdp.planted"}
-    exec(f"import logging, warnings\ndef planted(geometry, X, name):\n    {LEAKS[leak]}", place)
-    monkeypatch.setattr("skriemdp.core.manifold_input.as_points", place["planted"])
+    imports = "import logging, warnings\nfrom skriemdp._errors import PublicValueError\n"
+    exec(f"{imports}def planted(geometry, X, name):\n    {LEAKS[leak]}", place)
+    monkeypatch.setattr("skriemdp._core.manifold_input.as_points", place["planted"])
     X, _ = table(np.random.default_rng(0), secrets, MEAN)
     text, _ = shown_by(lambda: clone(MEAN).set_params(accountant=Recorder()).fit(X))
     assert secrets.found_in(text)
@@ -815,7 +817,7 @@ def test_what_foreign_code_says_of_a_record_is_withheld(method, monkeypatch):
         except KeyError:
             raise ValueError(f"bad {X}")  # noqa: B904
 
-    for module in ("core.manifold_input", "mean.domains", "mean.estimator"):
+    for module in ("_core.manifold_input", "_mean.domains", "_mean.estimator"):
         monkeypatch.setattr(f"skriemdp.{module}.as_points", foreign)
     text, error = shown_by(lambda: getattr(model, method)(X))
     assert isinstance(error, ValueError)

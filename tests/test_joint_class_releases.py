@@ -15,11 +15,11 @@ from skriemdp import (
     frechet_mean,
     mean_test,
 )
+from skriemdp._mean.joint_releases import JointMean, TangentSample
+from skriemdp._mechanisms import noise
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.mean.joint_releases import JointMean, TangentSample
-from skriemdp.mechanisms import noise
 from skriemdp.plotting import NoiseBallDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

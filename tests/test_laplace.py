@@ -7,10 +7,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from skriemdp.privacy import laplace
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PureEvent, compose, event_from_dict
-from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
+from skriemdp.privacy import _laplace as laplace
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, PureEvent, compose, event_from_dict
+from skriemdp.privacy._laplace import LaplaceEvent, laplace_law
 
 # -- the profile ---------------------------------------------------------------------------------
 

@@ -18,30 +18,30 @@ from skriemdp import (
     PrivateFrechetMean,
     frechet_mean,
 )
-from skriemdp.auditing import audit_epsilon, audit_scores
-from skriemdp.datasets import make_cloud
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.releases import FullBatch, exact_mean
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mechanisms.bounded_sets import ball, labelled
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import Steps
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.discrete_gaussian import (
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery, Query
+from skriemdp._descent.releases import FullBatch, exact_mean
+from skriemdp._mechanisms.bounded_sets import ball, labelled
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.budget import Steps
+from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp._mechanisms.discrete_gaussian import (
     LARGEST_SCALE,
     _cells,
     _undecided,
     discrete_gaussian,
     running_sums,
 )
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
-from skriemdp.mechanisms.sum import ExactTotal, private_sum
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, ZCDPEvent
-from skriemdp.privacy.lattice import (
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp._mechanisms.quantile import PrivateQuantile, log_grid
+from skriemdp._mechanisms.sum import ExactTotal, private_sum
+from skriemdp._mechanisms.units import Units
+from skriemdp.auditing import audit_epsilon, audit_scores
+from skriemdp.datasets import make_cloud
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.privacy._calibration import gaussian_delta, gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, ZCDPEvent
+from skriemdp.privacy._lattice import (
     largest_shift,
     lattice_scale,
     lattice_step,

@@ -16,9 +16,9 @@ import pytest
 SOURCE = Path(__file__).with_name("faulty_disk.c")
 SCRIPT = """
 import ctypes, json, os, random, sys
-from skriemdp.ledger import storage
-from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
-from skriemdp.privacy.events import PureEvent
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
+from skriemdp.privacy._events import PureEvent
 
 ERROR, HALF, POWER_CUT = 1, 2, 3
 disk = ctypes.CDLL(os.environ["LD_PRELOAD"])

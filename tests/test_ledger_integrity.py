@@ -19,13 +19,15 @@ import joblib
 import numpy as np
 import pytest
 
-from skriemdp.federated.agent import AnswerBook
-from skriemdp.federated.loop import Checkpoint
-from skriemdp.federated.messages import LocalTask
-from skriemdp.ledger import chain, files, storage
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.ledger.current import active_accountant_token
-from skriemdp.privacy.events import PureEvent
+from skriemdp.federated._agent import AnswerBook
+from skriemdp.federated._loop import Checkpoint
+from skriemdp.federated._messages import LocalTask
+from skriemdp.ledger import _chain as chain
+from skriemdp.ledger import _files as files
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger._current import active_accountant_token
+from skriemdp.privacy._events import PureEvent
 
 SMALL = PureEvent(0.001)
 LARGE = PureEvent(0.5)
@@ -260,9 +262,9 @@ def test_an_old_backup_is_noticed_by_a_new_process_with_a_pickle(budget, tmp_pat
     copy(tmp_path / "backup", budget.path)
     script = """
         import pickle, sys
-        from skriemdp.ledger.accountant import BudgetError
-        from skriemdp.ledger.current import current_accountant
-        from skriemdp.privacy.events import PureEvent
+        from skriemdp.ledger._accountant import BudgetError
+        from skriemdp.ledger._current import current_accountant
+        from skriemdp.privacy._events import PureEvent
         sent = pickle.loads(open(sys.argv[1], "rb").read())
         try:
             budget = current_accountant(sent) if isinstance(sent, dict) else sent
@@ -434,8 +436,8 @@ def test_a_stray_log_is_refused(budget):
 
 KILLED = """
     import os, signal, sys, threading, time
-    from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
-    from skriemdp.privacy.events import PureEvent
+    from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
+    from skriemdp.privacy._events import PureEvent
     budget = PrivacyAccountant(path=sys.argv[1])
     budget.spend(PureEvent(0.001), label="x" * 1000)
     for turn in range(10000):
@@ -489,7 +491,7 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
 def test_an_auditor_who_may_not_write_reads_what_was_shared():
     script = """
         import os, sys
-        from skriemdp.ledger import BudgetError, storage
+        from skriemdp.ledger import BudgetError, _storage as storage
         os.setuid(65534)
         try:
             print(storage.read(sys.argv[1]).problems)
@@ -590,7 +592,7 @@ def test_a_name_that_no_file_can_have_is_explained(tmp_path):
 def test_a_terminated_process_removes_its_temporary_ledger():
     script = """
         import os, signal, sys
-        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.ledger._accountant import PrivacyAccountant
         for own in (False, True):
             if (pid := os.fork()) == 0:
                 if own:
@@ -610,7 +612,7 @@ def test_a_child_that_hangs_in_foreign_code_ends_at_sigterm():
     """Its signal is the system's own again: a handler in Python would wait for that code."""
     script = """
         import os, signal
-        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.ledger._accountant import PrivacyAccountant
         budget = PrivacyAccountant()
         print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, flush=True)
         if os.fork() == 0:

@@ -12,10 +12,10 @@ from sklearn.base import clone
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateHyperbolicRegressor
 from skriemdp._process import Alone
-from skriemdp.ledger import storage
-from skriemdp.ledger.chain import Book, Head
-from skriemdp.ledger.errors import BudgetError
-from skriemdp.privacy.events import PureEvent
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._chain import Book, Head
+from skriemdp.ledger._errors import BudgetError
+from skriemdp.privacy._events import PureEvent
 
 SMALL = PureEvent(0.001)
 

@@ -28,16 +28,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skriemdp import config_context
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.ledger import files
-from skriemdp.ledger import storage as ledger
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.ledger.chain import Book
-from skriemdp.ledger.current import current_accountant
-from skriemdp.ledger.files import file_system
-from skriemdp.ledger.filters import number
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp._core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.ledger import _files as files
+from skriemdp.ledger import _storage as ledger
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger._chain import Book
+from skriemdp.ledger._current import current_accountant
+from skriemdp.ledger._files import file_system
+from skriemdp.ledger._filters import number
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, PureEvent
 
 SMALL = PureEvent(0.001)
 
@@ -171,8 +171,8 @@ def test_a_connection_is_kept_while_nobody_else_writes(tmp_path):
     assert ledger._kept[0] is kept[0]
     script = """
         import sys
-        from skriemdp.ledger.accountant import PrivacyAccountant
-        from skriemdp.privacy.events import PureEvent
+        from skriemdp.ledger._accountant import PrivacyAccountant
+        from skriemdp.privacy._events import PureEvent
         PrivacyAccountant(path=sys.argv[1]).spend(PureEvent(0.001))
     """
     run(script, accountant.path)
@@ -243,8 +243,8 @@ def test_charge_survives_a_kill_before_the_release(tmp_path):
     path = tmp_path / "killed.ledger"
     script = """
         import os, signal, sys
-        from skriemdp.ledger.accountant import PrivacyAccountant
-        from skriemdp.privacy.events import PureEvent
+        from skriemdp.ledger._accountant import PrivacyAccountant
+        from skriemdp.privacy._events import PureEvent
         PrivacyAccountant(epsilon=1.0, path=sys.argv[1]).spend(PureEvent(0.75))
         os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -328,7 +328,7 @@ def test_grid_search_charges_sixteen_fits(tmp_path, n_jobs, backend, pipeline, h
     if (n_jobs, how, pipeline) == (2, "block", True):
         reread = """
             import sys
-            from skriemdp.ledger.accountant import PrivacyAccountant
+            from skriemdp.ledger._accountant import PrivacyAccountant
             accountant = PrivacyAccountant(path=sys.argv[1])
             print(len(accountant.history), accountant.spent.epsilon)
         """
@@ -489,8 +489,8 @@ def test_missing_folder_is_explained(tmp_path):
 
 TRY_TO_SPEND = """
     import os, resource, sys
-    from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-    from skriemdp.privacy.events import PureEvent
+    from skriemdp.ledger._accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+    from skriemdp.privacy._events import PureEvent
     PureEvent(1e-4).renyi(2.0)  # everything is imported before root is given up
     if sys.argv[2] == "readonly" and os.geteuid() == 0:
         os.setgid(65534)
@@ -594,8 +594,8 @@ def test_temporary_ledgers_are_private_and_removed():
     path = run(
         """
         import os
-        from skriemdp.ledger.accountant import PrivacyAccountant
-        from skriemdp.privacy.events import PureEvent
+        from skriemdp.ledger._accountant import PrivacyAccountant
+        from skriemdp.privacy._events import PureEvent
         accountant = PrivacyAccountant()
         accountant.spend(PureEvent(1.0))
         if os.fork() == 0:
@@ -632,7 +632,7 @@ def test_children_clean_up_and_outlive_the_parents_last_line(tmp_path):
     code = run(
         """
         import multiprocessing, sys
-        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.ledger._accountant import PrivacyAccountant
         from test_ledger_processes import spend_late
         context = multiprocessing.get_context("fork")
         receiver, sender = context.Pipe(duplex=False)
@@ -662,9 +662,9 @@ def test_another_process_syncs_what_it_charges_to_a_ledger_without_a_path():
     accountant = PrivacyAccountant()
     script = """
         import sys
-        from skriemdp.ledger.storage import Ledger
-        from skriemdp.ledger.accountant import PrivacyAccountant
-        from skriemdp.privacy.events import PureEvent
+        from skriemdp.ledger._storage import Ledger
+        from skriemdp.ledger._accountant import PrivacyAccountant
+        from skriemdp.privacy._events import PureEvent
         accountant = PrivacyAccountant(path=sys.argv[1])
         accountant.spend(PureEvent(0.001))
         with Ledger(accountant.path).writing() as book:

@@ -10,10 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skriemdp.ledger import chain, storage
-from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.ledger.chain import Book
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.ledger import _chain as chain
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger._chain import Book
+from skriemdp.privacy._events import GaussianEvent, PureEvent
 
 SEEDS = 100
 NAMES = ("", "a", "b", "c")  # the whole, and three partitions

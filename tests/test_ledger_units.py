@@ -8,11 +8,11 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
-from skriemdp.ledger import storage
-from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.storage import Ledger
-from skriemdp.ledger.units import PRESENT, UNITS
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._errors import BudgetError
+from skriemdp.ledger._storage import Ledger
+from skriemdp.ledger._units import PRESENT, UNITS
+from skriemdp.privacy._events import GaussianEvent
 
 X, Y, PEOPLE = make_people(12, 6, 2, rng=np.random.default_rng(0))
 MDM = PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=0.5, classes=[0, 1], epsilon=0.1)

@@ -7,14 +7,14 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp._mean import class_releases, linear_decision
+from skriemdp._mean.class_releases import SHORTER, Vote, linear_pays
+from skriemdp._mean.linear_decision import ClassMoments, LinearDecision
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import Moment
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.mean import class_releases, linear_decision
-from skriemdp.mean.class_releases import SHORTER, Vote, linear_pays
-from skriemdp.mean.linear_decision import ClassMoments, LinearDecision
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import Moment
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy._calibration import gaussian_mu
 
 SPACE = Euclidean(4)
 

@@ -16,33 +16,33 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.auditing import audit_scores
-from skriemdp.descent.releases import FullBatch, PoissonSampler
-from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
-from skriemdp.linear_model.estimator import _Line, _says_one_label
-from skriemdp.linear_model.glm import (
+from skriemdp._descent.releases import FullBatch, PoissonSampler
+from skriemdp._linear_model.adagrad import NoisyAdaGrad, _Growth
+from skriemdp._linear_model.estimator import _Line, _says_one_label
+from skriemdp._linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
     row_unit,
     scaled_targets,
     unit_rows,
 )
-from skriemdp.linear_model.preconditioners import Metric, Noised
-from skriemdp.linear_model.releases import Paper, root
-from skriemdp.location_scale.row_releases import (
+from skriemdp._linear_model.preconditioners import Metric, Noised
+from skriemdp._linear_model.releases import Paper, root
+from skriemdp._location_scale.row_releases import (
     COUNT_SHARE,
     WHITE,
     RowBallEstimate,
     Whitening,
     shrunken,
 )
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounded_sets import Outer
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.sum import integer_total, mu_of
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, compose
-from skriemdp.privacy.sensitivity import gradient_root_sensitivity, interval_sensitivity
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounded_sets import Outer
+from skriemdp._mechanisms.covariance import SymmetricGaussian
+from skriemdp._mechanisms.sum import integer_total, mu_of
+from skriemdp.auditing import audit_scores
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, compose
+from skriemdp.privacy._sensitivity import gradient_root_sensitivity, interval_sensitivity
 
 ALL_LOSSES = [
     GeneralizedLinearLoss("log_loss"),

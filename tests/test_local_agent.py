@@ -13,10 +13,11 @@ import pytest
 from test_cohort_loop import MADE_UP, MEAN, NAMES, ROWS, hospital, loop
 
 from skriemdp import PrivacyAccountant
-from skriemdp.federated import AnswerBook, LocalAgent, learn_from_sums, local_agent, sums_agent
-from skriemdp.federated.attendance import Attempt, answered, request
-from skriemdp.federated.local_agent import ask
-from skriemdp.federated.masks import number, packed
+from skriemdp.federated import AnswerBook, LocalAgent, learn_from_sums, sums_agent
+from skriemdp.federated import _local_agent as local_agent
+from skriemdp.federated._attendance import Attempt, answered, request
+from skriemdp.federated._local_agent import ask
+from skriemdp.federated._masks import number, packed
 
 pytest.importorskip("cryptography")
 
@@ -102,7 +103,7 @@ def test_only_this_machine_is_answered(running):
 
 
 def test_an_agent_survives_what_it_is_sent(running, monkeypatch):
-    monkeypatch.setattr("skriemdp.federated.local_agent._SECONDS", 0.2)
+    monkeypatch.setattr("skriemdp.federated._local_agent._SECONDS", 0.2)
     port = running.server_address[1]
     for data in (b"", number(5) + b"ab", number(2**40), number(0) + b"more", b"\xff" * 8):
         with socket.create_connection(("127.0.0.1", port), timeout=10.0) as connection:
@@ -139,7 +140,7 @@ SLOW = {
 
 @pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
 def test_a_slow_peer_delays_nobody_and_is_ended(running, monkeypatch, sent):
-    monkeypatch.setattr("skriemdp.federated.local_agent._SECONDS", 0.4)
+    monkeypatch.setattr("skriemdp.federated._local_agent._SECONDS", 0.4)
     port = running.server_address[1]
     with socket.create_connection(("127.0.0.1", port), timeout=10.0) as slow:
         thread = threading.Thread(target=trickle, args=(slow, sent))

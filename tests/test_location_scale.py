@@ -24,6 +24,29 @@ from skriemdp import (
     PrivateTangentClassifier,
 )
 from skriemdp._groups import Groups
+from skriemdp._location_scale.points import (
+    PointRecords,
+    plan_point_search,
+    radii,
+    warn_direction,
+)
+from skriemdp._location_scale.row_releases import RowBounds, RowRecords, plan_row_search, shrunken
+from skriemdp._location_scale.rows import Rows
+from skriemdp._location_scale.search import (
+    LocationScaleSearch,
+    Shares,
+    james_stein,
+    search_shares,
+)
+from skriemdp._location_scale.start_releases import start_rule
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.budget import GaussianBudget
+from skriemdp._mechanisms.quantile import (
+    PrivateQuantile,
+    log_grid,
+    log_normal_weights,
+    noisy_quantile,
+)
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import make_cloud
@@ -41,29 +64,6 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
     as_geometry,
-)
-from skriemdp.location_scale.points import (
-    PointRecords,
-    plan_point_search,
-    radii,
-    warn_direction,
-)
-from skriemdp.location_scale.row_releases import RowBounds, RowRecords, plan_row_search, shrunken
-from skriemdp.location_scale.rows import Rows
-from skriemdp.location_scale.search import (
-    LocationScaleSearch,
-    Shares,
-    james_stein,
-    search_shares,
-)
-from skriemdp.location_scale.start_releases import start_rule
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.quantile import (
-    PrivateQuantile,
-    log_grid,
-    log_normal_weights,
-    noisy_quantile,
 )
 
 SPACES = {
@@ -660,7 +660,7 @@ def test_distances_that_are_not_kept_are_asked_of_each_record_alone(monkeypatch)
         asked.append(len(others))
         return dist(self, point, others)
 
-    monkeypatch.setattr("skriemdp.location_scale.points._KEPT_BYTES", 0)
+    monkeypatch.setattr("skriemdp._location_scale.points._KEPT_BYTES", 0)
     monkeypatch.setattr(type(geometry), "dist", recorded)
     (found,) = PointRecords(geometry, points).distances(geometry.base_point)
     assert found.shape == (7,) and asked == [1] * 7

@@ -14,14 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skriemdp import PrivateFrechetMean, frechet_mean
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.vector import GaussianNoise
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_cloud
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
 
 CONFIDENCE = 1 - 1e-8
 RNG = np.random.default_rng(0)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from skriemdp.descent.iterated_mean import iterate_mean
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp._descent.iterated_mean import iterate_mean
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._mean.estimator import frechet_mean
 from skriemdp.geometry import (
     SPD,
     Euclidean,
@@ -17,8 +18,7 @@ from skriemdp.geometry import (
     Poincare,
     Sphere,
 )
-from skriemdp.mean.estimator import frechet_mean
-from skriemdp.privacy.mean_iteration import (
+from skriemdp.privacy._mean_iteration import (
     _root_from_above,
     least_convexity,
     plan_mean_iteration,

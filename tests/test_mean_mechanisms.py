@@ -14,8 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp._core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
+from skriemdp._location_scale.points import PointRecords, plan_point_search, within_reach
+from skriemdp._mean import releases
+from skriemdp._mean.planning import plan_mean
+from skriemdp._mean.releases import LogStep, default_descent, sphere_hessian
 from skriemdp._random import NoiseStreams
-from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import (
     SPD,
@@ -29,13 +33,9 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
-from skriemdp.geometry.ball import center_reach
-from skriemdp.location_scale.points import PointRecords, plan_point_search, within_reach
-from skriemdp.mean import releases
-from skriemdp.mean.planning import plan_mean
-from skriemdp.mean.releases import LogStep, default_descent, sphere_hessian
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.geometry._ball import center_reach
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, PureEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie outside:UserWarning")
 

@@ -19,16 +19,16 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateTangentPCA,
 )
+from skriemdp._mechanisms import noise
 from skriemdp.auditing import audit_epsilon, audit_estimator, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD, Euclidean
-from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.storage import matches
-from skriemdp.ledger.units import PRESENT
-from skriemdp.mechanisms import noise
+from skriemdp.ledger._errors import BudgetError
+from skriemdp.ledger._storage import matches
+from skriemdp.ledger._units import PRESENT
 from skriemdp.preprocessing import usable_rows
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent
 
 RNG = np.random.default_rng(0)
 X = 0.2 * RNG.normal(size=(400, 3))

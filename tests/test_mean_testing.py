@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from skriemdp import PrivateFrechetMean, mean_test
+from skriemdp._mean.estimator import frechet_mean
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.inference import MeanInference
-from skriemdp.inference.covariances import symmetric_noise
-from skriemdp.mean.estimator import frechet_mean
+from skriemdp.inference._covariances import symmetric_noise
 
 
 def released(space, rng, n=1000, mu=0.25, middle=0.2, move=0.0, scales=None):

@@ -10,6 +10,14 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
+from skriemdp._mechanisms.bingham import ExponentialDirection
+from skriemdp._mechanisms.budget import GaussianBudget, PureBudget, Release
+from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp._mechanisms.covariance import SymmetricGaussian
+from skriemdp._mechanisms.pure_covariance import PureSymmetric
+from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
+from skriemdp._mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
+from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp._random import NoiseGenerator
 from skriemdp.auditing import audit_epsilon
 from skriemdp.geometry import (
@@ -21,23 +29,15 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
-from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
-from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
-from skriemdp.privacy.sensitivity import (
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._laplace import LaplaceEvent, laplace_law
+from skriemdp.privacy._sensitivity import (
     ball_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
     second_moment_sensitivity,
 )
-from skriemdp.riemannian_laws.output import (
+from skriemdp.riemannian_laws._output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
@@ -266,7 +266,7 @@ def test_one_value_more_moves_a_centred_count_by_its_presence(level):
         seen.append(Fraction(exact, sensitivity))
         return exact
 
-    with mock.patch("skriemdp.mechanisms.counts.noise.draw", tell):
+    with mock.patch("skriemdp._mechanisms.counts.noise.draw", tell):
         for below, n in ((30, 100), (31, 101), (30, 101)):
             mechanism = GaussianCount(4.0, level, n)
             mechanism.release(below, None)

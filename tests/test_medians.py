@@ -7,11 +7,11 @@ import pytest
 
 from skriemdp import PrivateFrechetMean, mean_test
 from skriemdp._groups import Groups
+from skriemdp._location_scale.points import PointRecords
+from skriemdp._mean.median_releases import plan_median
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.inference import MedianInference
-from skriemdp.location_scale.points import PointRecords
-from skriemdp.mean.median_releases import plan_median
 
 # What the others lie on, how far out, and the spread of those at the base point.
 SPACES = [

@@ -24,7 +24,7 @@ from test_estimators import AROUND, ESTIMATORS, data
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateGridSearchCV, PrivateNoisyAdaGrad
 from skriemdp.page import gather
-from skriemdp.page.command import main
+from skriemdp.page._command import main
 from skriemdp.preprocessing import Recenter
 
 RNG = np.random.default_rng(0)

@@ -22,10 +22,10 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivateRiemannianERM,
 )
-from skriemdp.core.model_ledger import ledger_of
+from skriemdp._core.model_ledger import ledger_of
 from skriemdp.federated import FederatedEstimator
-from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.units import PRESENT
+from skriemdp.ledger._errors import BudgetError
+from skriemdp.ledger._units import PRESENT
 from skriemdp.preprocessing import PerGroup
 
 X = np.random.default_rng(0).normal(size=(120, 2)) * 0.1

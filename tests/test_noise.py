@@ -13,15 +13,15 @@ import pytest
 from scipy.stats import chi2, gamma, laplace, norm, vonmises
 
 import skriemdp
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bingham import ExponentialDirection
+from skriemdp._mechanisms.noise import NOISE_SCALE
+from skriemdp._mechanisms.pure_covariance import PureSymmetric
+from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp._random import NoiseStreams
 from skriemdp.geometry import Euclidean, Hyperboloid
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
-from skriemdp.riemannian_laws.output import (
+from skriemdp.privacy._sensitivity import ball_sensitivity, interval_sensitivity
+from skriemdp.riemannian_laws._output import (
     GradientSum,
     KNormGradientMechanism,
     RiemannianGaussianMechanism,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp._mean.noise_shape import NoiseShape, read_shape
 from skriemdp.federated import FederatedEstimator
-from skriemdp.mean.noise_shape import NoiseShape, read_shape
 
 SHAPE = np.diag([1.0, 0.04, 0.04])
 

@@ -25,15 +25,16 @@ from sklearn.base import clone
 from test_estimators import AROUND, ESTIMATORS, data
 
 import skriemdp
-from skriemdp.ledger import chain, storage
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.statements import plain_facts
-from skriemdp.ledger.units import PRESENT
+from skriemdp.ledger import _chain as chain
+from skriemdp.ledger import _storage as storage
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.ledger._statements import plain_facts
+from skriemdp.ledger._units import PRESENT
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
-from skriemdp.page.command import main
-from skriemdp.page.facts import ENDS, LISTED, RELEASES
-from skriemdp.page.meaning import pair, profile_of
-from skriemdp.privacy.events import GaussianEvent, PureEvent, SeededEvent
+from skriemdp.page._command import main
+from skriemdp.page._facts import ENDS, LISTED, RELEASES
+from skriemdp.page._meaning import pair, profile_of
+from skriemdp.privacy._events import GaussianEvent, PureEvent, SeededEvent
 
 HEBREW = "\u05e9\u05dc\u05d5\u05dd"
 LABELS = (
@@ -125,7 +126,7 @@ def test_numbers_of_a_bare_pair():
 
 
 def test_numbers_of_a_ceiling_that_gaussian_releases_fill():
-    from skriemdp.privacy.calibration import gaussian_mu
+    from skriemdp.privacy._calibration import gaussian_mu
 
     full = profile_of(GaussianEvent(1.0 / gaussian_mu(1.0, 1e-6)).delta, 1.0)
     assert found_at_most(0.01, full) == pytest.approx(0.0183, abs=1e-4)
@@ -531,7 +532,7 @@ def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
     budget = varied(tmp_path / "a.ledger")
     script = """
         import os, signal, sys
-        from skriemdp.ledger import storage
+        from skriemdp.ledger import _storage as storage
         db = storage.open_file(sys.argv[1])
         db.execute("PRAGMA journal_mode = PERSIST")
         db.execute("PRAGMA cache_size = 1")
@@ -685,7 +686,7 @@ def test_what_holds_alone_is_added_up(tmp_path):
 
 def test_author_and_date(tmp_path, capsys, monkeypatch):
     budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
-    monkeypatch.setattr("skriemdp.page.facts.now", lambda: "2031-02-03T04:05:06.000+00:00")
+    monkeypatch.setattr("skriemdp.page._facts.now", lambda: "2031-02-03T04:05:06.000+00:00")
     assert run("report", budget.path, "--author", "A. <Officer>", "--html", tmp_path / "p") == 0
     page = Reader((tmp_path / "p").read_text(encoding="utf-8"))
     assert "A. <Officer>" in page.text and "2031-02-03" in page.text

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 from test_page import charge_often, varied
 
-from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger._accountant import PrivacyAccountant
 from skriemdp.page import gather, to_html
 
 WIDTH = 320

@@ -23,8 +23,8 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp._groups import Groups
+from skriemdp._mean.class_releases import PeopleOfClasses
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.mean.class_releases import PeopleOfClasses
 
 COUNT = 30
 

@@ -25,15 +25,15 @@ from skriemdp import (
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
 from skriemdp.plotting import PlanDisplay
-from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
-from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
+from skriemdp.privacy._events import GaussianEvent, PureEvent, compose
+from skriemdp.privacy._laplace import LaplaceEvent, laplace_law
+from skriemdp.riemannian_laws._gaussian_chords import Cells, choose_cells, chord_delta, memoized
+from skriemdp.riemannian_laws._profile_hockey import log_delta
+from skriemdp.riemannian_laws._profile_integrand import RadialPair
+from skriemdp.riemannian_laws._profile_mu import mu_at_zero
+from skriemdp.riemannian_laws._profile_spd import MatrixRelease
+from skriemdp.riemannian_laws._profiles import RiemannianEvent, calibrated_riemannian_event
 from skriemdp.riemannian_laws._quadrature import Window, integrate
-from skriemdp.riemannian_laws.gaussian_chords import Cells, choose_cells, chord_delta, memoized
-from skriemdp.riemannian_laws.profile_hockey import log_delta
-from skriemdp.riemannian_laws.profile_integrand import RadialPair
-from skriemdp.riemannian_laws.profile_mu import mu_at_zero
-from skriemdp.riemannian_laws.profile_spd import MatrixRelease
-from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
 # -- a Gaussian and a Laplace release together -----------------------------------------------------
 

@@ -27,10 +27,10 @@ from skriemdp import (
     preprocessing,
 )
 from skriemdp._groups import Groups
+from skriemdp._mean.estimator import frechet_mean
 from skriemdp.datasets import make_people
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere, Stiefel
-from skriemdp.mean.estimator import frechet_mean
 from skriemdp.preprocessing import PerGroup, Recenter
 
 X, Y, PEOPLE = make_people(30, 12, 3, rng=np.random.default_rng(0))

@@ -10,12 +10,13 @@ import pytest
 
 import skriemdp
 from skriemdp import PrivacyAccountant, PrivateHyperbolicRegressor
+from skriemdp._descent.releases import PoissonSampler
+from skriemdp._mechanisms import noise
 from skriemdp._process import this_process
 from skriemdp._random import NoiseStreams
-from skriemdp.descent.releases import PoissonSampler
-from skriemdp.ledger import current, storage
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.lattice import NOISE_SCALE
+from skriemdp.ledger import _current as current
+from skriemdp.ledger import _storage as storage
+from skriemdp.privacy._lattice import NOISE_SCALE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system"),

@@ -11,10 +11,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from skriemdp.privacy.calibration import gaussian_epsilon, log_gaussian_delta
-from skriemdp.privacy.events import GaussianEvent, compose, event_from_dict
-from skriemdp.riemannian_laws._quadrature import QuadratureError, integrate
-from skriemdp.riemannian_laws.profile_hockey import (
+from skriemdp.privacy._calibration import gaussian_epsilon, log_gaussian_delta
+from skriemdp.privacy._events import GaussianEvent, compose, event_from_dict
+from skriemdp.riemannian_laws._profile_hockey import (
     _cap_mass,
     _log_delta_nested,
     log_complement,
@@ -22,8 +21,8 @@ from skriemdp.riemannian_laws.profile_hockey import (
     log_delta_direct,
     log_second_share,
 )
-from skriemdp.riemannian_laws.profile_integrand import RadialPair
-from skriemdp.riemannian_laws.profile_mu import (
+from skriemdp.riemannian_laws._profile_integrand import RadialPair
+from skriemdp.riemannian_laws._profile_mu import (
     _gaussian_logs,
     _mu_of_profile,
     certified_mu,
@@ -34,13 +33,14 @@ from skriemdp.riemannian_laws.profile_mu import (
     mu_floor,
     tail_line,
 )
-from skriemdp.riemannian_laws.profile_release import RadialRelease
-from skriemdp.riemannian_laws.profile_spd import MatrixRelease
-from skriemdp.riemannian_laws.profiles import (
+from skriemdp.riemannian_laws._profile_release import RadialRelease
+from skriemdp.riemannian_laws._profile_spd import MatrixRelease
+from skriemdp.riemannian_laws._profiles import (
     InfeasibleTarget,
     RiemannianEvent,
     calibrated_riemannian_event,
 )
+from skriemdp.riemannian_laws._quadrature import QuadratureError, integrate
 
 ROOT = Path(__file__).parents[1]
 CASES = json.loads((ROOT / "tests/data/riemannian_profiles.json").read_text())

@@ -104,7 +104,7 @@ def test_a_long_fit_tells_first_how_long_and_one_too_long_is_refused(told, monke
     components.fit(table()[0])
     assert told() == []
     work = 4.0 * 60 * 3**2 + 10.0 * 3**3  # the matrix, and its decomposition
-    monkeypatch.setattr("skriemdp.core.work._PER_SECOND", work / 600.0)
+    monkeypatch.setattr("skriemdp._core.work._PER_SECOND", work / 600.0)
     components.fit(table()[0])
     assert told() == ["this fit takes about 10 minutes of one core"]
     with config_context(most_operations=2000), pytest.raises(ValueError, match="10 minutes"):

@@ -27,33 +27,33 @@ DRAWS = {
 }  # fmt: skip
 
 # Where generators may be asked: mechanisms and laws draw noise, the others draw no noise at all.
-NOISY = ("mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
+NOISY = ("_mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
 
 # Draws that are no noise, each with its reason.
 PLAIN_DRAWS = {
     # Who is in a batch, and which iterate is the answer: part of the accounted event.
-    ("descent/releases.py", "_subset"),
-    ("descent/trajectory.py", "Trajectory.__init__"),
-    ("federated/releases.py", "Participation.draw"),
-    ("federated/estimator.py", "FederatedEstimator._charged"),
+    ("_descent/releases.py", "_subset"),
+    ("_descent/trajectory.py", "Trajectory.__init__"),
+    ("federated/_releases.py", "Participation.draw"),
+    ("federated/_estimator.py", "FederatedEstimator._charged"),
     # How many candidates run, which of them, and the seeds of their fits: likewise.
-    ("privacy/events_mixed.py", "SelectionEvent.draw_count"),
-    ("selection/estimator.py", "PrivateGridSearchCV._run"),
-    ("curator/curator.py", "Curator._selected"),
+    ("privacy/_events_mixed.py", "SelectionEvent.draw_count"),
+    ("_selection/estimator.py", "PrivateGridSearchCV._run"),
+    ("_curator/curator.py", "Curator._selected"),
     # Covariances as they might have been released: of the public generator of a region.
-    ("inference/covariances.py", "symmetric_noise"),
+    ("inference/_covariances.py", "symmetric_noise"),
     # Made-up records and points, from a generator that the caller makes.
-    ("descent/separate_rows.py", "made_up_points"),
-    ("descent/separate_rows.py", "made_up_records"),
-    ("descent/separate_rows.py", "made_up_tables"),
+    ("_descent/separate_rows.py", "made_up_points"),
+    ("_descent/separate_rows.py", "made_up_records"),
+    ("_descent/separate_rows.py", "made_up_tables"),
     ("geometry/_orthonormal.py", "uniform"),
-    ("geometry/grassmann.py", "Grassmann.random_point"),
-    ("geometry/sphere.py", "Sphere.random_point"),
-    ("geometry/stiefel.py", "Stiefel.random_point"),
+    ("geometry/_grassmann.py", "Grassmann.random_point"),
+    ("geometry/_sphere.py", "Sphere.random_point"),
+    ("geometry/_stiefel.py", "Stiefel.random_point"),
 }
 
 # Noise is drawn where mechanisms and laws are, and nowhere else.
-DRAWERS = ("mechanisms/", "riemannian_laws/", "curator/")
+DRAWERS = ("_mechanisms/", "riemannian_laws/", "_curator/")
 # Factories of mechanisms and events: whoever calls one of them builds.
 FACTORIES = {"count", "quantile"}
 
@@ -62,30 +62,30 @@ FACTORIES = {"count", "quantile"}
 # `_label_points`: sets bound what comes of it, tests/replay/test_mutations.py takes them away),
 # shorten what is released or public, or project points on the public ball of the data.
 OTHER_CLIPS = {
-    ("geometry/ball.py", "GeodesicBall.coordinates"),
-    ("geometry/ball.py", "GeodesicBall.project_and_count"),
-    ("geometry/ball.py", "GeodesicBall.project_with_log_sum"),
-    ("inference/moments.py", "MeanInference.step"),
-    ("linear_model/glm.py", "unit_rows"),
-    ("location_scale/rows.py", "scale_factors"),
-    ("mean/class_releases.py", "ClassSums.finish"),
-    ("mean/linear_decision.py", "_within"),
-    ("mean/releases.py", "TangentMean.finish"),
-    ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
-    ("regression/estimator.py", "PrivateHyperbolicRegressor._tangent_predictions"),
-    ("regression/fit_plan.py", "_public_base"),
-    ("regression/geodesic_fit.py", "_made_up"),
-    ("regression/geodesic_model.py", "GeodesicModel.moved"),
+    ("geometry/_ball.py", "GeodesicBall.coordinates"),
+    ("geometry/_ball.py", "GeodesicBall.project_and_count"),
+    ("geometry/_ball.py", "GeodesicBall.project_with_log_sum"),
+    ("inference/_moments.py", "MeanInference.step"),
+    ("_linear_model/glm.py", "unit_rows"),
+    ("_location_scale/rows.py", "scale_factors"),
+    ("_mean/class_releases.py", "ClassSums.finish"),
+    ("_mean/linear_decision.py", "_within"),
+    ("_mean/releases.py", "TangentMean.finish"),
+    ("_regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
+    ("_regression/estimator.py", "PrivateHyperbolicRegressor._tangent_predictions"),
+    ("_regression/fit_plan.py", "_public_base"),
+    ("_regression/geodesic_fit.py", "_made_up"),
+    ("_regression/geodesic_model.py", "GeodesicModel.moved"),
 }
 
 # What these products make is told to the user (`noise_scale_`) and scales no noise.
 TOLD = {
-    ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
+    ("_erm/estimator.py", "PrivateRiemannianERM._calibrated"),
 }
 # Packages that may build mechanisms and events because it is what they are about.
-BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/", "curator/")
+BUILDERS = ("_mechanisms/", "privacy/", "ledger/", "riemannian_laws/", "_curator/")
 # One stands in the order of work, the other on a client's own machine.
-CHARGES = {"core/charge.py", "federated/agent.py", "federated/round_releases.py"}
+CHARGES = {"_core/charge.py", "federated/_agent.py", "federated/_round_releases.py"}
 
 
 # Trees are looked at and never changed; most files are the same from test to test.
@@ -183,9 +183,9 @@ def noise_callers(name, text):
     names = {"noise.draw"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-            "skriemdp.mechanisms"
+            "skriemdp._mechanisms"
         ):
-            module = node.module.removeprefix("skriemdp.mechanisms").lstrip(".")
+            module = node.module.removeprefix("skriemdp._mechanisms").lstrip(".")
             for alias in node.names:
                 called = alias.asname or alias.name
                 if (module, alias.name) == ("", "noise"):
@@ -220,7 +220,7 @@ def clip_sites(name, text):
 
     By a call of ``clip_norms`` or ``enforce``, or by factors ``bound / maximum(lengths, bound)``.
     """
-    if name.startswith(("mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
+    if name.startswith(("_mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
         return
     for owner, function in functions(parsed(text)):
         for node in own_nodes(function):
@@ -290,14 +290,14 @@ def scaled_by_hand(name, text):
 
 def unused_theorems(sources):
     """Functions of the file of sensitivities that no other file of the package imports."""
-    tree = parsed(sources["privacy/sensitivity.py"])
+    tree = parsed(sources["privacy/_sensitivity.py"])
     made = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     imported = {
         alias.name
         for name, text in sources.items()
-        if name != "privacy/sensitivity.py"
+        if name != "privacy/_sensitivity.py"
         for node in ast.walk(parsed(text))
-        if isinstance(node, ast.ImportFrom) and node.module == "skriemdp.privacy.sensitivity"
+        if isinstance(node, ast.ImportFrom) and node.module == "skriemdp.privacy._sensitivity"
         for alias in node.names
     }
     return {name for name in made if not name.startswith("_")} - imported
@@ -324,16 +324,16 @@ def test_only_mechanisms_and_laws_call_the_function_that_draws():
     [
         "def planted(rng):\n    noise.draw(0.0, 1.0, 'gaussian', rng, sensitivity=1.0)\n",
         "def planted(rng):\n    return functools.partial(noise.draw, 0.0)\n",
-        "from skriemdp.mechanisms.noise import draw\n\ndef planted(rng):\n    draw(0.0)\n",
-        "from skriemdp.mechanisms import noise as n\n\ndef planted(rng):\n    n.draw(0.0)\n",
-        "from skriemdp.mechanisms.noise import draw as d\n\ndef planted(rng):\n    d(0.0)\n",
+        "from skriemdp._mechanisms.noise import draw\n\ndef planted(rng):\n    draw(0.0)\n",
+        "from skriemdp._mechanisms import noise as n\n\ndef planted(rng):\n    n.draw(0.0)\n",
+        "from skriemdp._mechanisms.noise import draw as d\n\ndef planted(rng):\n    d(0.0)\n",
     ],
 )
 def test_a_call_of_it_elsewhere_is_found(text):
-    for place in ("mean/releases.py", "regression/prediction_releases.py"):
+    for place in ("_mean/releases.py", "_regression/prediction_releases.py"):
         found = set(noise_callers(planted(place, f"\n\n{text}")))
         assert found == {(place, "planted")}
-    assert not set(noise_callers({"mechanisms/vector.py": text}))
+    assert not set(noise_callers({"_mechanisms/vector.py": text}))
 
 
 def test_only_releases_call_a_factory():
@@ -351,8 +351,8 @@ def test_only_releases_call_a_factory():
 )
 def test_a_factory_called_elsewhere_is_found(line):
     text = f"\n\ndef planted(self, budget, bound, mu):\n    return {line}\n"
-    assert "core/charge.py" in set(factory_callers(planted("core/charge.py", text)))
-    assert not set(factory_callers({"mean/releases.py": text}))
+    assert "_core/charge.py" in set(factory_callers(planted("_core/charge.py", text)))
+    assert not set(factory_callers({"_mean/releases.py": text}))
 
 
 def test_where_rows_are_shortened_is_listed():
@@ -370,9 +370,9 @@ def test_where_rows_are_shortened_is_listed():
 )
 def test_a_clip_elsewhere_is_found(line):
     text = f"\n\ndef planted(self, rows, bound, norms):\n    return {line}\n"
-    found = set(clip_sites(planted("erm/estimator.py", text))) - OTHER_CLIPS
-    assert found == {("erm/estimator.py", "planted")}
-    assert not set(clip_sites({"mechanisms/sum.py": text}))
+    found = set(clip_sites(planted("_erm/estimator.py", text))) - OTHER_CLIPS
+    assert found == {("_erm/estimator.py", "planted")}
+    assert not set(clip_sites({"_mechanisms/sum.py": text}))
 
 
 @pytest.mark.parametrize(
@@ -387,28 +387,30 @@ def test_a_clip_elsewhere_is_found(line):
 )
 def test_a_draw_elsewhere_is_found(line):
     text = f"\n\ndef planted(rng, seed, streams):\n    return {line}\n"
-    found = set(draws(planted("mean/releases.py", text))) - PLAIN_DRAWS
-    assert found == {("mean/releases.py", "planted")}
+    found = set(draws(planted("_mean/releases.py", text))) - PLAIN_DRAWS
+    assert found == {("_mean/releases.py", "planted")}
 
 
 def test_a_generator_that_was_public_once_is_found():
     text = "\n\ndef planted(rng):\n    a = public_generator(0, 'a')\n    a = rng\n    a.random()\n"
-    assert set(draws(planted("erm/estimator.py", text))) - PLAIN_DRAWS
-    assert set(draws(planted("erm/estimator.py", text.replace("    a = rng\n", "")))) == PLAIN_DRAWS
+    assert set(draws(planted("_erm/estimator.py", text))) - PLAIN_DRAWS
+    assert (
+        set(draws(planted("_erm/estimator.py", text.replace("    a = rng\n", "")))) == PLAIN_DRAWS
+    )
 
 
 def test_sensitivities_are_made_in_one_file():
-    assert set(calls(SOURCES, "Sensitivity")) == {"privacy/sensitivity.py"}
+    assert set(calls(SOURCES, "Sensitivity")) == {"privacy/_sensitivity.py"}
     found = set(
-        calls(planted("pca/search_releases.py", "\nS = Sensitivity(1.0, '')\n"), "Sensitivity")
+        calls(planted("_pca/search_releases.py", "\nS = Sensitivity(1.0, '')\n"), "Sensitivity")
     )
-    assert "pca/search_releases.py" in found
+    assert "_pca/search_releases.py" in found
 
 
 def test_every_sensitivity_is_used():
     assert not unused_theorems(SOURCES)
     text = "\n\ndef planted_sensitivity():\n    return 1.0\n"
-    assert unused_theorems(planted("privacy/sensitivity.py", text)) == {"planted_sensitivity"}
+    assert unused_theorems(planted("privacy/_sensitivity.py", text)) == {"planted_sensitivity"}
 
 
 def test_only_releases_build_mechanisms_and_events():
@@ -426,30 +428,30 @@ def test_only_releases_build_mechanisms_and_events():
         "functools.partial(GaussianNoise, bound)",
     ],
 )
-@pytest.mark.parametrize("place", ["mean/planning.py", "selection/estimator.py"])
+@pytest.mark.parametrize("place", ["_mean/planning.py", "_selection/estimator.py"])
 def test_a_mechanism_built_elsewhere_is_found(place, line):
     text = f"def planted(bound):\n    return {line}\n"
     assert set(builds({place: SOURCES[place] + text})) == {(place, "GaussianNoise")}
-    assert not set(builds({"mean/releases.py": text}))
+    assert not set(builds({"_mean/releases.py": text}))
     harmless = "def planted(x: GaussianNoise):\n    return isinstance(x, GaussianNoise)\n"
     assert not set(builds({place: harmless}))
 
 
 def test_only_mechanisms_scale_noise():
     found = set(scaled_by_hand(SOURCES)) - TOLD
-    assert {name.split("/")[0] for name, _ in found} <= {"mechanisms", "privacy"}
+    assert {name.split("/")[0] for name, _ in found} <= {"_mechanisms", "privacy"}
     assert TOLD <= set(scaled_by_hand(SOURCES))
     for line in ("2.0 * self.noise_multiplier * 3.0", "noise_multiplier / n"):
         text = f"\n\ndef planted(self, noise_multiplier, n):\n    return {line}\n"
-        assert ("mean/output_releases.py", "planted") in scaled_by_hand(
-            planted("mean/output_releases.py", text)
+        assert ("_mean/output_releases.py", "planted") in scaled_by_hand(
+            planted("_mean/output_releases.py", text)
         )
 
 
 def test_budgets_are_charged_in_few_places():
     """Those that override ``spend`` on an accountant are ledgers, which charge themselves."""
     assert set(calls(SOURCES, "spend")) == CHARGES
-    assert "erm/estimator.py" in calls(planted("erm/estimator.py", "\na.spend(1)\n"), "spend")
+    assert "_erm/estimator.py" in calls(planted("_erm/estimator.py", "\na.spend(1)\n"), "spend")
 
 
 def test_mechanisms_know_no_geometry():
@@ -457,9 +459,9 @@ def test_mechanisms_know_no_geometry():
         return {
             name
             for name, text in sources.items()
-            if name.startswith("mechanisms/") and "skriemdp.geometry" in text
+            if name.startswith("_mechanisms/") and "skriemdp.geometry" in text
         }
 
     assert not imports(SOURCES)
-    text = "\nfrom skriemdp.geometry.base import Geometry\n"
-    assert imports(planted("mechanisms/vector.py", text)) == {"mechanisms/vector.py"}
+    text = "\nfrom skriemdp.geometry._base import Geometry\n"
+    assert imports(planted("_mechanisms/vector.py", text)) == {"_mechanisms/vector.py"}

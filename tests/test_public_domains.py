@@ -9,14 +9,16 @@ import pytest
 from sklearn.base import clone
 
 from skriemdp import PrivateFrechetMean, PrivateHyperbolicRegressor, PrivateMinimumDistanceToMean
-from skriemdp.core.manifold_input import as_points, descent_domain
-from skriemdp.descent.iterated_mean import iterate_mean
-from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.erm import PrivateRiemannianERM
+from skriemdp._core.manifold_input import as_points, descent_domain
+from skriemdp._descent.iterated_mean import iterate_mean
+from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._erm import PrivateRiemannianERM
+from skriemdp._mean.output_releases import plan_output_mean
+from skriemdp._mean.releases import MeanNoise, plan_tangent_mean
 from skriemdp.federated import Agent, AnswerBook, FederatedEstimator, LocalSettings, LocalTask
-from skriemdp.federated.together import ClientsTogether, PooledRecords
+from skriemdp.federated._together import ClientsTogether, PooledRecords
 from skriemdp.geometry import (
     SPD,
     Euclidean,
@@ -27,11 +29,9 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
-from skriemdp.geometry.ball import center_reach, descent_reach
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.mean.output_releases import plan_output_mean
-from skriemdp.mean.releases import MeanNoise, plan_tangent_mean
-from skriemdp.privacy.mean_iteration import plan_mean_iteration, rounding_is_small
+from skriemdp.geometry._ball import center_reach, descent_reach
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.privacy._mean_iteration import plan_mean_iteration, rounding_is_small
 from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent
 
 PLANE = Hyperboloid(2)

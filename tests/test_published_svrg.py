@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skriemdp.descent.per_sample import CostProblem, RiemannianGradient
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import exact_mean
-from skriemdp.descent.trajectory import Moves
+from skriemdp._descent.per_sample import CostProblem, RiemannianGradient
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._descent.releases import exact_mean
+from skriemdp._descent.trajectory import Moves
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 
 FOLDER = Path(__file__).parents[1] / "examples" / "reproductions"

@@ -12,14 +12,14 @@ from scipy import stats
 from scipy.special import gammaln
 
 from skriemdp import PrivateMinimumDistanceToMean, PrivatePrincipalEigenvector
+from skriemdp._mechanisms import pure_covariance, pure_spectrum
+from skriemdp._mechanisms.pure_covariance import PureSymmetric
+from skriemdp._mechanisms.pure_spectrum import eigenvalue_law
+from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.auditing import audit_epsilon
-from skriemdp.mechanisms import pure_covariance, pure_spectrum
-from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.mechanisms.pure_spectrum import eigenvalue_law
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import PureEvent
-from skriemdp.privacy.sensitivity import (
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import PureEvent
+from skriemdp.privacy._sensitivity import (
     grouped_sum_sensitivity,
     interval_sensitivity,
     trace_part_sensitivity,

@@ -9,7 +9,7 @@ from pymanopt.manifolds import Euclidean, Oblique, Product, Sphere
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp import PrivacyAccountant
-from skriemdp.ledger.accountant import BudgetExceededError
+from skriemdp.ledger._accountant import BudgetExceededError
 from skriemdp.pymanopt_optimizers import (
     PerSampleProblem,
     PrivateGradientDescent,

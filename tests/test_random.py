@@ -20,10 +20,10 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentClassifier,
 )
+from skriemdp._descent.releases import PoissonSampler
+from skriemdp._mechanisms import noise
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp.descent.releases import PoissonSampler
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.lattice import NOISE_SCALE
+from skriemdp.privacy._lattice import NOISE_SCALE
 
 
 def draw(streams, *label):

@@ -6,7 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from skriemdp.datasets import fetch_eeg, recordings
+from skriemdp.datasets import _recordings as recordings
+from skriemdp.datasets import fetch_eeg
 
 HEADER = (
     ",trial number,sensor position,sample num,sensor value,subject identifier,"

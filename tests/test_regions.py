@@ -16,8 +16,10 @@ from scipy import stats
 
 from skriemdp import PrivateFrechetMean, PrivateGeodesicRegressor
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Poincare, Rotations, Sphere
-from skriemdp.inference import ConfidenceRegion, MeanInference, moments, regions
-from skriemdp.inference.covariances import factor, kept_share, parts, symmetric_noise
+from skriemdp.inference import ConfidenceRegion, MeanInference
+from skriemdp.inference import _moments as moments
+from skriemdp.inference import _regions as regions
+from skriemdp.inference._covariances import factor, kept_share, parts, symmetric_noise
 
 
 class Straight(MeanInference):

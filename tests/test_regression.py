@@ -10,32 +10,32 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skriemdp.auditing import audit_epsilon, audit_scores
-from skriemdp.core.estimator import Terms
-from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
-from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression import PrivateHyperbolicRegressor, prediction_releases
-from skriemdp.regression.features import FeatureMap
-from skriemdp.regression.moment_releases import MomentModel
-from skriemdp.regression.planning import (
+from skriemdp._core.estimator import Terms
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.units import Units
+from skriemdp._regression import PrivateHyperbolicRegressor, prediction_releases
+from skriemdp._regression.features import FeatureMap
+from skriemdp._regression.moment_releases import MomentModel
+from skriemdp._regression.planning import (
     BASE_SHARE,
     BasePoint,
     frequency_rule,
     model_rule,
     query_ridge,
 )
-from skriemdp.regression.prediction_releases import (
+from skriemdp._regression.prediction_releases import (
     KernelRidgeWeights,
     KernelWeights,
     WeightedMean,
 )
-from skriemdp.regression.scores import frechet_variation
-from skriemdp.regression.wrapped_releases import WrappedModel, geodesic_gradients
+from skriemdp._regression.scores import frechet_variation
+from skriemdp._regression.wrapped_releases import WrappedModel, geodesic_gradients
+from skriemdp.auditing import audit_epsilon, audit_scores
+from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
+from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.ledger._accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.privacy._calibration import gaussian_mu
 
 MECHANISMS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")

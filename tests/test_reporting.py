@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
-from skriemdp.core.spent import PrivacySpent
-from skriemdp.privacy.events import GaussianEvent, as_drawn
-from skriemdp.reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
+from skriemdp._core.spent import PrivacySpent
+from skriemdp._reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
+from skriemdp.privacy._events import GaussianEvent, as_drawn
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = X[:, 0]

@@ -16,9 +16,9 @@ from numpy.testing import assert_allclose
 
 from skriemdp import PrivacyAccountant
 from skriemdp.geometry import SPD, Hyperboloid
-from skriemdp.privacy.calibration import gaussian_epsilon
-from skriemdp.privacy.events import GaussianEvent, compose
-from skriemdp.riemannian_laws.distributions import RiemannianLaplace
+from skriemdp.privacy._calibration import gaussian_epsilon
+from skriemdp.privacy._events import GaussianEvent, compose
+from skriemdp.riemannian_laws._distributions import RiemannianLaplace
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "reproductions"

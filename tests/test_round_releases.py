@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from skriemdp import BudgetExceededError, PrivacyAccountant
+from skriemdp._mechanisms import noise
 from skriemdp._random import NoiseStreams
-from skriemdp.federated.round_releases import RoundBudget, UpdateRelease
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.federated._round_releases import RoundBudget, UpdateRelease
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent
 
 UPDATE = UpdateRelease(1.0, gaussian_mu(1.0, 1e-5))
 

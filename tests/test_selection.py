@@ -14,13 +14,13 @@ from skriemdp import (
     PrivateHyperbolicRegressor,
     PrivateRiemannianERM,
 )
+from skriemdp._core.arithmetic import INTEGERS, PLAIN
+from skriemdp._selection.estimator import _Prepaid
+from skriemdp._selection.parts import candidates_of
 from skriemdp.auditing import audit_scores
-from skriemdp.core.arithmetic import INTEGERS, PLAIN
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, SelectionEvent
-from skriemdp.selection.estimator import _Prepaid
-from skriemdp.selection.parts import candidates_of
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, SelectionEvent
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 2)) * 0.1
@@ -197,8 +197,8 @@ def test_winner_follows_the_law_of_the_theorem(law, shape, mean):
 def test_audit_of_a_whole_search(noise, searches, cheat, monkeypatch):
     """False alarm below 1e-7 (bounds at confidence 1 - 1e-8)."""
     if cheat:
-        from skriemdp.mechanisms import noise as draws
-        from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
+        from skriemdp._mechanisms import noise as draws
+        from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
 
         for mechanism, name in ((GaussianNoise, "sigma"), (LaplaceNoise, "scale")):
             true = getattr(mechanism, name).fget
@@ -254,7 +254,7 @@ def test_what_a_seeded_search_cannot_digest_is_refused_before_the_charge(
     def broken(*arrays):
         raise ValueError("no digest")
 
-    monkeypatch.setattr("skriemdp.selection.estimator.data_digest", broken)
+    monkeypatch.setattr("skriemdp._selection.estimator.data_digest", broken)
     inner = PrivateFrechetMean(radius=1.0, accountant=recording_accountant)
     search = PrivateGridSearchCV(inner, {"epsilon": [0.5, 1.0]}, loss_bound=4.0, random_state=0)
     search.set_params(accountant=recording_accountant)

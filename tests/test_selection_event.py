@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from skriemdp.privacy.events import GaussianEvent, PureEvent, SelectionEvent
+from skriemdp.privacy._events import GaussianEvent, PureEvent, SelectionEvent
 
 DELTA = 1e-5
 

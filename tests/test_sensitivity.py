@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._mechanisms.bounds import Ball
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.privacy import sensitivity
+from skriemdp.privacy import _sensitivity as sensitivity
 
 ROUNDS, SAMPLES, KEPT = 30, 3000, 40
 

@@ -20,16 +20,13 @@ from sklearn.preprocessing import (
 )
 
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
-from skriemdp.descent.carried import check_per_sample
-from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance, make_gradient
-from skriemdp.descent.separate_rows import check_rows, pairs_of_batches
-from skriemdp.descent.steps import check_steps
-from skriemdp.erm import PrivateRiemannianERM
-from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.linear_model import PrivateNoisyAdaGrad
-from skriemdp.pymanopt_optimizers import PerSampleProblem
-from skriemdp.reporting import (
+from skriemdp._descent.carried import check_per_sample
+from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance, make_gradient
+from skriemdp._descent.separate_rows import check_rows, pairs_of_batches
+from skriemdp._descent.steps import check_steps
+from skriemdp._erm import PrivateRiemannianERM
+from skriemdp._linear_model import PrivateNoisyAdaGrad
+from skriemdp._reporting import (
     MIXES,
     NOT_CHECKED,
     NOT_FITTED,
@@ -37,6 +34,9 @@ from skriemdp.reporting import (
     STATELESS,
     privacy_report,
 )
+from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.pymanopt_optimizers import PerSampleProblem
 
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 3))

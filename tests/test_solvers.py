@@ -8,9 +8,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skriemdp.auditing import audit_scores
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent, descend
-from skriemdp.descent.per_sample import (
+from skriemdp._descent.gradient_descent import RiemannianGradientDescent, descend
+from skriemdp._descent.per_sample import (
     CostGradient,
     CostProblem,
     EuclideanGradient,
@@ -19,21 +18,22 @@ from skriemdp.descent.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
-from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Moves, Trajectory, geodesic_average
-from skriemdp.descent.variance_reduction import (
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.progress import ProgressBar
+from skriemdp._descent.queries import DifferenceQuery, GradientQuery
+from skriemdp._descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
+from skriemdp._descent.stochastic import RiemannianSGD
+from skriemdp._descent.trajectory import Moves, Trajectory, geodesic_average
+from skriemdp._descent.variance_reduction import (
     RiemannianSVRG,
     calibrated_svrg,
 )
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.budget import Steps
+from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import Steps
-from skriemdp.privacy.calibration import gaussian_epsilon
+from skriemdp.privacy._calibration import gaussian_epsilon
 from skriemdp.schedules import FUNCTION_CLASSES, FunctionClass, curvature_constant, schedule
 
 SPACES = [

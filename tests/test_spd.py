@@ -20,7 +20,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
 )
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry.spd import base, bures
+from skriemdp.geometry._spd import base, bures
 
 METRICS = [AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD]
 HADAMARD = METRICS[:2]

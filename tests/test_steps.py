@@ -53,10 +53,10 @@ from skriemdp import (
     PrivateTangentPCA,
     PublicTable,
 )
-from skriemdp.descent.steps import check_steps, known_free
-from skriemdp.ledger.errors import BudgetError
+from skriemdp._descent.steps import check_steps, known_free
+from skriemdp._reporting import COMBINES, LABELS, MIXES, NOT_PRIVATE, privacy_report
+from skriemdp.ledger._errors import BudgetError
 from skriemdp.preprocessing import PerGroup
-from skriemdp.reporting import COMBINES, LABELS, MIXES, NOT_PRIVATE, privacy_report
 
 RNG = np.random.default_rng(0)
 N = 120

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateFrechetMean
+from skriemdp._location_scale.columns import _price
+from skriemdp._mean.table_releases import plan_table_mean
 from skriemdp.geometry import Euclidean
-from skriemdp.location_scale.columns import _price
-from skriemdp.mean.table_releases import plan_table_mean
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy._calibration import gaussian_mu
 
 UNITS = np.array([1.0, 1e-2, 1e3, 50.0, 1e6])
 MU = gaussian_mu(1.0, 1e-5)

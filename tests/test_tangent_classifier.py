@@ -13,13 +13,13 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateTangentClassifier,
 )
-from skriemdp.core.estimator import Terms
+from skriemdp._core.estimator import Terms
+from skriemdp._tangent.releases import MEAN_SHARE, shares_of_epsilon
 from skriemdp.datasets import make_people
 from skriemdp.geometry import AffineInvariantSPD, Sphere
 from skriemdp.preprocessing import PerGroup, Recenter
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.tangent.releases import MEAN_SHARE, shares_of_epsilon
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent
 
 RNG = np.random.default_rng(0)
 SPACE = AffineInvariantSPD(3)

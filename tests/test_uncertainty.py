@@ -1,4 +1,4 @@
-"""Means with their error: what they cost, what they cover, what is refused; mean/uncertainty.py."""
+"""Means with their error: what they cost, what they cover, what is refused."""
 
 import math
 import pickle
@@ -9,6 +9,10 @@ import pytest
 from conftest import weaker_scale
 
 from skriemdp import PrivateFrechetMean, PrivateTangentPCA, frechet_mean
+from skriemdp._mean.joint_releases import TangentSample, plan_joint_mean, widest
+from skriemdp._mean.uncertainty import NoiseLaw
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.vector import LaplaceNoise
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import (
@@ -18,12 +22,8 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean.joint_releases import TangentSample, plan_joint_mean, widest
-from skriemdp.mean.uncertainty import NoiseLaw
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.vector import LaplaceNoise
-from skriemdp.privacy.laplace import LaplaceEvent
-from skriemdp.privacy.sensitivity import ball_sensitivity
+from skriemdp.privacy._laplace import LaplaceEvent
+from skriemdp.privacy._sensitivity import ball_sensitivity
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -36,43 +36,43 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 # Packages that may build mechanisms and events because it is what they are about.
-BUILDERS = ("mechanisms", "privacy", "ledger", "riemannian_laws")
+BUILDERS = ("_mechanisms", "privacy", "ledger", "riemannian_laws")
 # What modules are for: the first pattern that fits; of earlier layouts too.
 PURPOSES = {
     "people who own several records": "_groups preprocessing */groups */grouped_rows */noise_shape",
-    "exact integers": "mechanisms/integer* mechanisms/lattice mechanisms/discrete_gaussian "
-    "mechanisms/batch_sizes mechanisms/_rounding privacy/lattice "
-    "mechanisms/bounded_sets mechanisms/sum mechanisms/units core/arithmetic",
-    "error bars, regions, tests, tangent components": "inference/* mean/joint* mean/uncertainty "
-    "mean/tangent_pca mechanisms/lifts",
-    "private search for centre and scale": "location_scale/* solvers/ball_search solvers/rows",
+    "exact integers": "_mechanisms/integer* _mechanisms/lattice _mechanisms/discrete_gaussian "
+    "_mechanisms/batch_sizes _mechanisms/_rounding privacy/_lattice "
+    "_mechanisms/bounded_sets _mechanisms/sum _mechanisms/units _core/arithmetic",
+    "error bars, regions, tests, tangent components": "inference/* _mean/joint* _mean/uncertainty "
+    "_mean/tangent_pca _mechanisms/lifts",
+    "private search for centre and scale": "_location_scale/* solvers/ball_search solvers/rows",
     "Riemannian laws and their profiles": "riemannian_laws/* geometry/distributions* "
-    "privacy/profile* mechanisms/output",
+    "privacy/profile* _mechanisms/output",
     "ledger, filters, active budgets": "ledger/* privacy/accountant privacy/ledger "
     "privacy/filters privacy/statements",
     "auditor's page": "page/* __main__",
-    "pure privacy of matrices and classes": "mechanisms/pure_* pca/pure_releases",
+    "pure privacy of matrices and classes": "_mechanisms/pure_* _pca/pure_releases",
     "sensitivities, events, calibration": "privacy/*",
-    "other mechanisms": "mechanisms/*",
+    "other mechanisms": "_mechanisms/*",
     "manifolds": "geometry/*",
-    "means and classes": "mean/* mean classification solvers/mean_* solvers/adaptive_mean "
+    "means and classes": "_mean/* mean classification solvers/mean_* solvers/adaptive_mean "
     "solvers/output_mean",
-    "principal components": "pca/* decomposition solvers/pca_* solvers/subspace",
-    "matrix completion": "completion/* completion solvers/completion_* solvers/item_effects "
+    "principal components": "_pca/* decomposition solvers/pca_* solvers/subspace",
+    "matrix completion": "_completion/* completion solvers/completion_* solvers/item_effects "
     "solvers/local_factors solvers/subspace_signal",
-    "geodesic regression": "regression/geodesic*",
-    "hyperbolic regression": "regression/* regression solvers/regression_plan "
+    "geodesic regression": "_regression/geodesic*",
+    "hyperbolic regression": "_regression/* regression solvers/regression_plan "
     "solvers/structured_prediction solvers/wrapped_model",
-    "linear models": "linear_model/* linear_model solvers/adagrad solvers/glm "
+    "linear models": "_linear_model/* linear_model solvers/adagrad solvers/glm "
     "solvers/linear_planning solvers/preconditioners",
     "federated learning": "federated/*",
-    "descent, own costs, pymanopt optimizers": "descent/* erm/* erm solvers/* schedules "
+    "descent, own costs, pymanopt optimizers": "_descent/* _erm/* erm solvers/* schedules "
     "pymanopt_optimizers",
-    "search over parameters": "selection/* selection",
+    "search over parameters": "_selection/* selection",
     "audits": "auditing/*",
     "data sets, plots, reports": "datasets/* datasets ratings hierarchies plotting reporting",
-    "curator, what rows give": "curator/* gives/*",
-    "order of a fit, input, messages": "core/* *",
+    "curator, what rows give": "_curator/* _gives/*",
+    "order of a fit, input, messages": "_core/* *",
 }
 
 
@@ -211,7 +211,7 @@ def choices(sources: dict[str, str]) -> dict[str, str]:
     classes = [
         node
         for name, tree in trees.items()
-        if name.startswith("mechanisms/")
+        if name.startswith("_mechanisms/")
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and any(isinstance(n, ast.FunctionDef) and n.name.startswith("release") for n in node.body)
@@ -281,18 +281,18 @@ CHOICES = {
 }
 # Where each of them may be decided.
 HOMES = {
-    "person or row": ("_groups.py", "mechanisms/units.py"),
-    "n secret or public": ("core/count_releases.py",),
-    "pure or Gaussian": ("mechanisms/budget.py",),
-    "dense, sparse, streamed": ("location_scale/rows.py", "_arrays.py"),
-    "ball public or searched": ("location_scale/search.py",),
-    "all records or batches": ("descent/releases.py",),
+    "person or row": ("_groups.py", "_mechanisms/units.py"),
+    "n secret or public": ("_core/count_releases.py",),
+    "pure or Gaussian": ("_mechanisms/budget.py",),
+    "dense, sparse, streamed": ("_location_scale/rows.py", "_arrays.py"),
+    "ball public or searched": ("_location_scale/search.py",),
+    "all records or batches": ("_descent/releases.py",),
     "here or at clients": ("federated/",),
     "which manifold, by name": ("geometry/",),
 }
 # Modules that account for noise; they are trusted whether records pass through them or not.
-ACCOUNTING = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
-ACCOUNTING += ("_random.py", "core/charge.py", "core/estimator.py")
+ACCOUNTING = ("_mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
+ACCOUNTING += ("_random.py", "_core/charge.py", "_core/estimator.py")
 
 
 def named_functions(node: ast.AST, before: str = "") -> list[tuple[str, ast.FunctionDef]]:

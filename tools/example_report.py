@@ -13,11 +13,11 @@ from pathlib import Path
 from unittest import mock
 
 from skriemdp import PrivacyAccountant
-from skriemdp.ledger import chain, storage
-from skriemdp.page import facts as page
+from skriemdp.ledger import _chain as chain
+from skriemdp.ledger import _storage as storage
+from skriemdp.page import _facts as page
 from skriemdp.page import gather, to_html
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy import GaussianEvent, PureEvent, gaussian_mu
 
 TARGET = Path(__file__).parents[1] / "docs" / "example-report.html"
 DELTA = 1e-6

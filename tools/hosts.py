@@ -34,7 +34,7 @@ from skriemdp import (
     PrivateTangentClassifier,
 )
 from skriemdp.datasets import make_people
-from skriemdp.ledger.accountant import BudgetError
+from skriemdp.ledger import BudgetError
 from skriemdp.preprocessing import PerGroup, Recenter
 
 ROOT = Path(__file__).parents[1]

@@ -18,10 +18,10 @@ from reproduction_tools import data_file, heading, parse, save_figure, spread, t
 from sklearn.manifold import SpectralEmbedding
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateHyperbolicRegressor
+from skriemdp._regression.prediction_releases import KernelRidgeWeights
 from skriemdp.datasets import embed_taxonomy, load_closure
 from skriemdp.geometry import Hyperboloid
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.regression.prediction_releases import KernelRidgeWeights
+from skriemdp.privacy import gaussian_epsilon, gaussian_mu
 
 EPSILON, DELTA, DIAMETER, WIDTH, RIDGE = 0.1, 1e-3, 10.0, 0.2, 1e-5
 SPACE = Hyperboloid(2)

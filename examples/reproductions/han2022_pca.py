@@ -19,8 +19,7 @@ import numpy as np
 from reproduction_tools import data_file, heading, parse, save_figure, table
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.sensitivity import second_moment_sensitivity
+from skriemdp.privacy import gaussian_epsilon, gaussian_mu, second_moment_sensitivity
 
 DELTA = 1e-3
 EPSILONS = (0.01, 0.05, 0.1, 0.3, 0.7, 1.0, 3.0)

@@ -29,7 +29,7 @@ from scipy.signal import fftconvolve
 from sklearn.datasets import load_digits
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
-from skriemdp.privacy.calibration import gaussian_epsilon
+from skriemdp.privacy import gaussian_epsilon
 
 STEP, N = 0.1, 50
 QUICK, FULL = ((0.3, 1.0), 5), ((0.1, 0.3, 0.5, 0.7, 1.0), 40)  # epsilons, repeats

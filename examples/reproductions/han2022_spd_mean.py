@@ -22,9 +22,8 @@ from reproduction_tools import cell, heading, parse, save_figure, spread, table
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.sensitivity import frechet_mean_sensitivity
-from skriemdp.riemannian_laws.distributions import RiemannianLaplace
+from skriemdp.privacy import frechet_mean_sensitivity, gaussian_epsilon, gaussian_mu
+from skriemdp.riemannian_laws import RiemannianLaplace
 
 EPSILON, DELTA, STEP = 0.1, 1e-3, 0.01
 

@@ -7,7 +7,7 @@ import numpy as np
 from reproduction_tools import heading, table
 
 from skriemdp import frechet_mean, schedules
-from skriemdp.federated import theory
+from skriemdp.federated import _theory as theory
 from skriemdp.geometry import SPD, GeodesicBall
 
 

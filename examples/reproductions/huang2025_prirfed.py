@@ -26,20 +26,21 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import SpectralEmbedding
 
 from skriemdp import frechet_mean
+from skriemdp._descent.per_sample import CostProblem, make_gradient
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._descent.releases import FullBatch, PoissonSampler
+from skriemdp._descent.stochastic import RiemannianSGD
+from skriemdp._descent.trajectory import Moves
+from skriemdp._descent.variance_reduction import RiemannianSVRG
+from skriemdp._location_scale.rows import Rows
+from skriemdp._pca.problem import SubspaceProblem
 from skriemdp.datasets import digits_covariances, embed_taxonomy, load_closure, make_tree
-from skriemdp.descent.per_sample import CostProblem, make_gradient
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import FullBatch, PoissonSampler
-from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Moves
-from skriemdp.descent.variance_reduction import RiemannianSVRG
-from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
-from skriemdp.federated.theory import published_table_bound
+from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights
+from skriemdp.federated import _theory as theory
+from skriemdp.federated._theory import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.location_scale.rows import Rows
-from skriemdp.pca.problem import SubspaceProblem
-from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy import calibrate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import federated_table1  # noqa: E402

@@ -22,8 +22,12 @@ from reproduction_tools import heading, parse, save_figure, table
 from scipy.special import ndtr
 
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
-from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace
-from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
+from skriemdp.riemannian_laws import (
+    RiemannianEvent,
+    RiemannianGaussian,
+    RiemannianLaplace,
+    calibrated_riemannian_event,
+)
 
 
 def mu_from_deltas(epsilon, delta):

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy import gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 RADIUS = 15.0  # of the public ball of the constrained runs

@@ -5,12 +5,12 @@ import math
 
 from scipy.optimize import minimize_scalar
 
+from skriemdp._descent.queries import GradientQuery
+from skriemdp._descent.releases import exact_mean
+from skriemdp._descent.trajectory import Moves, Trajectory
+from skriemdp._descent.variance_reduction import transported
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import exact_mean
-from skriemdp.descent.trajectory import Moves, Trajectory
-from skriemdp.descent.variance_reduction import transported
-from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
+from skriemdp.privacy import FixedSizeSampledGaussianEvent, GaussianEvent, compose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PublishedRSVRG:
     *Guarantee*: that of ``event(n)``, replace-one adjacency, n public.  Write the noise as the sum
     of two independent parts; the step is then a function of two releases: the inner difference of a
     uniformly drawn record, sensitivity ``4 inner_clip``, and the anchor, sensitivity ``2
-    anchor_clip / n``.  `skriemdp.descent.variance_reduction.RiemannianSVRG` needs far less noise.
+    anchor_clip / n``.  `skriemdp._descent.variance_reduction.RiemannianSVRG` needs far less noise.
     """
 
     sigma: float

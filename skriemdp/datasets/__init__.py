@@ -1,9 +1,9 @@
 """Real and synthetic manifold-valued data, hierarchies and ratings."""
 
-from skriemdp.datasets.hierarchies import embed_taxonomy, load_closure, make_tree
-from skriemdp.datasets.ratings import from_frame, load_movielens, observed_matrix
-from skriemdp.datasets.recordings import fetch_eeg
-from skriemdp.datasets.sets import digits_covariances, make_cloud, make_people, region_covariance
+from skriemdp.datasets._hierarchies import embed_taxonomy, load_closure, make_tree
+from skriemdp.datasets._ratings import from_frame, load_movielens, observed_matrix
+from skriemdp.datasets._recordings import fetch_eeg
+from skriemdp.datasets._sets import digits_covariances, make_cloud, make_people, region_covariance
 
 __all__ = [
     "digits_covariances",

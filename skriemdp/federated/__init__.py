@@ -2,25 +2,25 @@
 
 from typing import TYPE_CHECKING, Any
 
-from skriemdp.federated.agent import Agent, AnswerBook, SumsAgent
-from skriemdp.federated.attendance import reply
-from skriemdp.federated.cohort import Cohort, Identity
-from skriemdp.federated.cohort_loop import CohortLoop
-from skriemdp.federated.estimator import FederatedEstimator
-from skriemdp.federated.local_agent import LocalAgent
-from skriemdp.federated.loop import Checkpoint, InProcessTransport, ServerLoop
-from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
-from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
-from skriemdp.federated.releases import Participation
-from skriemdp.federated.sums import (
+from skriemdp.federated._agent import Agent, AnswerBook, SumsAgent
+from skriemdp.federated._attendance import reply
+from skriemdp.federated._cohort import Cohort, Identity
+from skriemdp.federated._cohort_loop import CohortLoop
+from skriemdp.federated._estimator import FederatedEstimator
+from skriemdp.federated._local_agent import LocalAgent
+from skriemdp.federated._loop import Checkpoint, InProcessTransport, ServerLoop
+from skriemdp.federated._messages import LocalTask, LocalUpdate, RefusedUpdate
+from skriemdp.federated._queries import KernelQuery, LabelQuery, ridge_weights
+from skriemdp.federated._releases import Participation
+from skriemdp.federated._sums import (
     AggregatorLoop,
     SumsLoop,
     learn_from_sums,
     sums_agent,
     sums_agreement,
 )
-from skriemdp.federated.theory import theory_settings
-from skriemdp.federated.training import LocalSettings
+from skriemdp.federated._theory import theory_settings
+from skriemdp.federated._training import LocalSettings
 
 if TYPE_CHECKING:
     from skriemdp.federated.flower import FlowerAccountant

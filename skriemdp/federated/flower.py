@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skriemdp._errors import PublicImportError, PublicValueError
+
 if TYPE_CHECKING:
     from flwr.app.message.recorddict import RecordDict
 
-    from skriemdp.federated.agent import Agent
+    from skriemdp.federated._agent import Agent
 
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -37,7 +39,7 @@ try:
         ServerApp,
     )
 except ImportError as error:
-    raise ImportError(
+    raise PublicImportError(
         "federated deployment needs Flower: pip install 'skriemdp[flower]'."
     ) from error
 
@@ -46,14 +48,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from skriemdp._validation import check_count, check_option, check_positive, shown
-from skriemdp.federated.agent import check_deployed
-from skriemdp.federated.local_agent import ask
-from skriemdp.federated.loop import Checkpoint
-from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.federated.round_releases import RoundBudget
-from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
-from skriemdp.privacy.events import Event
-from skriemdp.privacy.foreign import noisy_sums
+from skriemdp.federated._agent import check_deployed
+from skriemdp.federated._local_agent import ask
+from skriemdp.federated._loop import Checkpoint
+from skriemdp.federated._messages import LocalTask, LocalUpdate
+from skriemdp.federated._round_releases import RoundBudget
+from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
+from skriemdp.privacy._events import Event
+from skriemdp.privacy._foreign import noisy_sums
+
+__all__ = [
+    "Deployment",
+    "FlowerAccountant",
+    "GridTransport",
+    "make_client_app",
+    "make_relay_app",
+    "make_server_app",
+]
 
 # All that a server ever hears from a client besides points.
 DECLINED, FAILED = "declined", "failed"
@@ -375,7 +386,7 @@ class FlowerAccountant:
     def _event(self, event: GaussianPrivacyEvent, count: int) -> Event:
         check_count(count=count)
         if event.population_size != self.config.population_size:
-            raise ValueError(
+            raise PublicValueError(
                 f"the event is of {event.population_size} clients and the accountant of "
                 f"{self.config.population_size}; the population must stay the same."
             )

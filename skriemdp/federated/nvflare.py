@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skriemdp._errors import PublicImportError, PublicValueError
+
 try:
     from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
     from nvflare.apis.filter import ContentBlockedException, Filter
@@ -14,15 +16,17 @@ try:
     from nvflare.apis.shareable import Shareable, make_reply
     from nvflare.app_common.app_constant import AppConstants
 except ImportError as error:
-    raise ImportError(
+    raise PublicImportError(
         "a filter for NVFlare needs NVFlare: pip install 'skriemdp[nvflare]'."
     ) from error
 
 from typing import Any
 
-from skriemdp.federated.round_releases import RoundBudget, UpdateRelease
-from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.federated._round_releases import RoundBudget, UpdateRelease
+from skriemdp.ledger._accountant import PrivacyAccountant
+from skriemdp.privacy._calibration import gaussian_mu
+
+__all__ = ["NoisyUpdates"]
 
 # Who charges, in the ledger.
 _LABEL = "NVFlare round"
@@ -87,7 +91,7 @@ class NoisyUpdates(Filter):
             filtered.
         """
         if "*" in kwargs.get("tasks", ["*"]):
-            raise ValueError(
+            raise PublicValueError(
                 "NVFlare's jobs know no '*' for filters, and would send every result as it is: "
                 "name the tasks, tasks=['train'], or put the filter into the site's privacy.json, "
                 "which is for all tasks."

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._errors import PublicValueError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -51,13 +53,13 @@ class Layout:
         """The real numbers of a batch of values, ``(..., size)``; ValueError where none fit."""
         if self.array_shape is None:
             if not isinstance(value, (list, tuple)) or len(value) != len(self.children):
-                raise ValueError(f"{len(self.children)} arrays are asked for.")
+                raise PublicValueError(f"{len(self.children)} arrays are asked for.")
             pairs = zip(self.children, value, strict=True)
             return np.concatenate([child.pack_rows(part) for child, part in pairs], axis=-1)
         array, axes = np.asarray(value), len(self.array_shape)
         batch = array.shape[: array.ndim - axes]
         if array.shape[len(batch) :] != self.array_shape:
-            raise ValueError(f"an array (..., {self.array_shape}) is asked for.")
+            raise PublicValueError(f"an array (..., {self.array_shape}) is asked for.")
         array = array.reshape(*batch, math.prod(self.array_shape))
         if self.is_complex:
             array = np.concatenate([array.real, array.imag], axis=-1)

@@ -17,9 +17,9 @@ from types import ModuleType
 import numpy as np
 
 from skriemdp._arrays import Array, device
+from skriemdp.geometry._base import Embedding
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
-from skriemdp.geometry.base import Embedding
 
 
 def frobenius_product(xp: ModuleType, a: Array, b: Array) -> Array:

@@ -1,6 +1,6 @@
 """Budgets of data sets: accountants, the rules that admit charges, and the file that keeps them."""
 
-from skriemdp.ledger.accountant import (
+from skriemdp.ledger._accountant import (
     BudgetError,
     BudgetExceededError,
     LedgerTotal,
@@ -8,8 +8,8 @@ from skriemdp.ledger.accountant import (
     Remaining,
     Spend,
 )
-from skriemdp.ledger.current import active_accountant_token, current_accountant
-from skriemdp.ledger.storage import matches
+from skriemdp.ledger._current import active_accountant_token, current_accountant
+from skriemdp.ledger._storage import matches
 
 __all__ = [
     "BudgetError",

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from skriemdp._errors import PublicArithmeticError
+
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 # Where the ends of a window are looked for, from the peak: finer offsets narrow it and cost time.
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
@@ -23,7 +25,7 @@ _STRIDE = 12
 _BLOCK = 6000
 
 
-class QuadratureError(ArithmeticError):
+class QuadratureError(PublicArithmeticError):
     """An integral did not reach its accuracy; nothing is returned instead of a wrong number."""
 
 

@@ -25,14 +25,15 @@ import skriemdp
 from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
+from skriemdp._location_scale.row_releases import COUNT_SHARE, WHITE
+from skriemdp._mechanisms.sum import Noisy
+from skriemdp._mechanisms.units import Units
+from skriemdp._regression.estimator import BASE_SHARE
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.row_releases import COUNT_SHARE, WHITE
-from skriemdp.mechanisms.sum import Noisy
-from skriemdp.mechanisms.units import Units
-from skriemdp.privacy import mean_iteration, sensitivity
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
-from skriemdp.regression.estimator import BASE_SHARE
+from skriemdp.privacy import _mean_iteration as mean_iteration
+from skriemdp.privacy import _sensitivity as sensitivity
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import ComposedEvent, GaussianEvent, SeededEvent
 
 PACKAGE = Path(skriemdp.__file__).parent
 
@@ -477,7 +478,9 @@ def _all_rows(found, given):
 
 def _twice_the_looks(original):
     """The first releases of a plan drawn from a budget that the law after them does not know."""
-    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
+    return meanwhile("_mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(
+        original
+    )
 
 
 def _of_rows(data):
@@ -489,110 +492,118 @@ def _with_twice_the_budget(plan):
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, bounds=bounds))
 
 
-_DRAW = "mechanisms.noise:draw"
+_DRAW = "_mechanisms.noise:draw"
 _UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
-_ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
+_ALL = meanwhile("_mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
 _AS_LONG = meanwhile(
-    "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
+    "_mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
 _NO_BALL = returns(lambda found, a: a.rows / (a.unit or 1.0))
-_LONG_LOSSES = meanwhile("mechanisms.bounds:Ball.enforce", _NO_BALL)
-_BOUNDED_SETS = "mechanisms.bounded_sets"
-_SEARCH = "selection.estimator:PrivateGridSearchCV._run"
-_QUERIES = "regression.prediction_releases:WeightedMean"
+_LONG_LOSSES = meanwhile("_mechanisms.bounds:Ball.enforce", _NO_BALL)
+_BOUNDED_SETS = "_mechanisms.bounded_sets"
+_SEARCH = "_selection.estimator:PrivateGridSearchCV._run"
+_QUERIES = "_regression.prediction_releases:WeightedMean"
 
 CHANGES = (
     Change(
-        "mechanisms.bounds:Ball.enforce",
+        "_mechanisms.bounds:Ball.enforce",
         _NO_BALL,
         "rows stay as long as they are",
         "erm ",
     ),
-    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "federated client"),
+    Change("_mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "federated client"),
     Change(
-        "mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated client"
+        "_mechanisms.bounded_sets:VectorSet.spacing",
+        times(1.0 / 3.0),
+        "a third",
+        "federated client",
     ),
-    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean integers"),
-    Change("mechanisms.sum:integer_total", times(2), "twice the integers", "mean integers"),
-    Change("mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean integers"),
+    Change("_mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean integers"),
+    Change("_mechanisms.sum:integer_total", times(2), "twice the integers", "mean integers"),
+    Change("_mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean integers"),
     Change(
-        "mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean integers"
+        "_mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean integers"
     ),
     Change(
-        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "mean integers"
+        "_mechanisms.bounds:Ball.enforce",
+        _NO_BALL,
+        "rows stay as long as they are",
+        "mean integers",
     ),
-    Change("mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"),
     Change(
-        "mechanisms.bounded_sets:Outer.rounded",
+        "_mechanisms.bounded_sets:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"
+    ),
+    Change(
+        "_mechanisms.bounded_sets:Outer.rounded",
         returns(lambda found, a: dataclasses.replace(found, limits=3.0 * found.limits)),
         "three times as long",
         "adagrad ",
     ),
-    Change("mechanisms.sum:integer_total", times(2), "twice the integers", "people adagrad"),
+    Change("_mechanisms.sum:integer_total", times(2), "twice the integers", "people adagrad"),
     Change(
-        "mean.table_releases:TableMean.noise",
+        "_mean.table_releases:TableMean.noise",
         returns(lambda found, a: dataclasses.replace(found, mu=2.0 * found.mu)),
         "half the noise of a table",
         "mean table unlike",
     ),
     Change(
-        "mean.table_releases:TableMean.release",
+        "_mean.table_releases:TableMean.release",
         takes(records=lambda a: dataclasses.replace(a.records, groups=None)),
         "a table protects rows, not people",
         "people mean table",
     ),
     Change(
-        "mechanisms.bounded_sets:answers",
+        "_mechanisms.bounded_sets:answers",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "answers count twice",
         "adagrad columns",
     ),
     Change(
-        "linear_model.fit_plan:_share",
+        "_linear_model.fit_plan:_share",
         times(0.0),
         "the range of targets is not charged",
         "adagrad targets sampled",
     ),
     Change(
-        "linear_model.releases:ScaledMean.bounded_set",
+        "_linear_model.releases:ScaledMean.bounded_set",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "a target counts twice",
         "adagrad constant",
     ),
     Change(
-        "linear_model.releases:ScaledMean.release",
+        "_linear_model.releases:ScaledMean.release",
         takes(numbers=lambda a: Units(a.numbers.arrays)),
         "rows answer, not people",
         "people adagrad constant",
     ),
     Change(
-        "linear_model.fit_plan:_constant_plan",
+        "_linear_model.fit_plan:_constant_plan",
         returns(lambda found, a: dataclasses.replace(found, event=GaussianEvent(1e3))),
         "a constant for little",
         "adagrad constant",
     ),
     Change(
-        "regression.geodesic_releases:GeodesicPlan.moments",
+        "_regression.geodesic_releases:GeodesicPlan.moments",
         takes(mu=lambda a: 2.0 * a.mu),
         "half the noise",
         "geodesics constant",
     ),
     Change(
-        "location_scale.row_releases:RowBounds._whitened",
+        "_location_scale.row_releases:RowBounds._whitened",
         _UNPAID,
         "half the sensitivity",
         "adagrad white",
     ),
     Change(
-        "location_scale.row_releases:RowBounds._whitened",
-        meanwhile("mechanisms.bounded_sets:Moment.longest", times(2)),
+        "_location_scale.row_releases:RowBounds._whitened",
+        meanwhile("_mechanisms.bounded_sets:Moment.longest", times(2)),
         "unit rows twice as long",
         "geodesics white",
     ),
     Change(
-        "location_scale.row_releases:RowBounds.reserve",
+        "_location_scale.row_releases:RowBounds.reserve",
         meanwhile(
-            "mechanisms.budget:_Budget.take",
+            "_mechanisms.budget:_Budget.take",
             lambda take: (
                 lambda self, share, name, *more: take(
                     self, 0.5 * share if name == WHITE else share, name, *more
@@ -603,125 +614,130 @@ CHANGES = (
         "adagrad white about zero",
     ),
     Change(
-        "federated.round_releases:UpdateRelease.release",
+        "federated._round_releases:UpdateRelease.release",
         takes(self=lambda a: dataclasses.replace(a.self, mu=2.0 * a.self.mu)),
         "half the noise",
         "client update",
     ),
     Change(
-        "federated.round_releases:UpdateRelease.event",
+        "federated._round_releases:UpdateRelease.event",
         returns(lambda event, a: GaussianEvent(2.0 * event.noise_multiplier)),
         "half a charge",
         "client update",
     ),
     Change(
-        "federated.round_releases:UpdateRelease.bounded_set",
+        "federated._round_releases:UpdateRelease.bounded_set",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "an update counts twice",
         "client update",
     ),
     Change(
-        "tangent.releases:TwoPlans.event",
+        "_tangent.releases:TwoPlans.event",
         returns(lambda found, a: a.self.model.event),
         "the mean is not charged",
         "tangent model at a mean",
     ),
     Change(
-        "tangent.estimator:_release_part",
+        "_tangent.estimator:_release_part",
         takes(plan=lambda a: _with_twice_the_budget(a.plan) if a.name == "model" else a.plan),
         "half the noise in the model",
         "tangent model at a mean",
     ),
     Change(
-        "tangent.estimator:_release_part",
+        "_tangent.estimator:_release_part",
         takes(data=lambda a: a.data if a.name == "model" else _of_rows(a.data)),
         "the mean protects rows, not people",
         "tangent model at a mean people",
     ),
     Change(
-        "location_scale.row_releases:RowBounds.share",
+        "_location_scale.row_releases:RowBounds.share",
         times(0.5),
         "half of the search is not planned",
         "adagrad columns sampled",
     ),
     Change(
-        "mechanisms.bounded_sets:answers",
+        "_mechanisms.bounded_sets:answers",
         returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
         "answers count twice",
         "regression columns",
     ),
     Change(
-        "descent.queries:Query.noisy",
+        "_descent.queries:Query.noisy",
         takes(mu=lambda a: 2.0 * a.mu),
         "half the noise",
         "pymanopt",
     ),
     Change(
-        "federated.together:PooledRecords.totals", times(2), "twice the integers", "federated rsgd"
+        "federated._together:PooledRecords.totals", times(2), "twice the integers", "federated rsgd"
     ),
     Change(
-        "descent.releases:PoissonSampler.event",
+        "_descent.releases:PoissonSampler.event",
         _with(integers=lambda event, a: 0),
         "no integers",
         "erm p",
     ),
     Change(
-        "descent.releases:FixedSizeSampler.event",
+        "_descent.releases:FixedSizeSampler.event",
         _with(integers=lambda event, a: 0),
         "no integers",
         "erm f",
     ),
-    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean tangent"),
-    Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
+    Change("_mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean tangent"),
+    Change("_mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(
-        "mechanisms.bounded_sets:VectorSet.spacing",
+        "_mechanisms.bounded_sets:VectorSet.spacing",
         times(1.0 / 3.0),
         "a third",
         "federated rsgd 1.0",
     ),
     Change(
-        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "federated erm"
+        "_mechanisms.bounds:Ball.enforce",
+        _NO_BALL,
+        "rows stay as long as they are",
+        "federated erm",
     ),
-    Change("mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "class means"),
-    Change("mechanisms.bounded_sets:VectorSet.add", _AS_LONG, "not shortened", "class means"),
-    Change("mean.class_releases:Vote.release", _UNPAID, "half the sensitivity", "class means vote"),
+    Change("_mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "class means"),
+    Change("_mechanisms.bounded_sets:VectorSet.add", _AS_LONG, "not shortened", "class means"),
     Change(
-        "mean.class_releases:Vote.release",
+        "_mean.class_releases:Vote.release", _UNPAID, "half the sensitivity", "class means vote"
+    ),
+    Change(
+        "_mean.class_releases:Vote.release",
         takes(self=lambda a: dataclasses.replace(a.self, mu=2.0 * a.self.mu)),
         "twice the share",
         "class means vote",
     ),
     Change(
-        "mean.class_releases:Vote.release",
+        "_mean.class_releases:Vote.release",
         takes(units=lambda a: Units(a.units.arrays)),
         "rows answer, not people",
         "class means vote people",
     ),
-    Change("mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class moments"),
-    Change("mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class means linear"),
-    Change("mechanisms.bounded_sets:Moment.add", _AS_LONG, "not shortened", "class means linear"),
+    Change("_mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class moments"),
+    Change("_mechanisms.bounded_sets:Moment.spacing", times(0.5), "halved", "class means linear"),
+    Change("_mechanisms.bounded_sets:Moment.add", _AS_LONG, "not shortened", "class means linear"),
     Change(
-        "mean.class_releases:ClassReleases.sums",
+        "_mean.class_releases:ClassReleases.sums",
         _with(moment_mu=lambda found, a: found.moment_mu and 2.0 * found.moment_mu),
         "twice the share of a second moment",
         "class means linear",
     ),
-    Change("mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
-    Change("mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
+    Change("_mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
+    Change("_mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
     Change(
-        "mechanisms.quantile:PrivateQuantile.sigma",
+        "_mechanisms.quantile:PrivateQuantile.sigma",
         returns(lambda found, a: 1.0 / a.self.mu),
         "noise of one count",
         "adaptive",
     ),
     Change(
-        "mechanisms.quantile:ExponentialQuantile._places",
+        "_mechanisms.quantile:ExponentialQuantile._places",
         sees(sensitivity=_half_of("sensitivity")),
         "half the sensitivity",
         "pca exponential noisy",
     ),
     Change(
-        "mechanisms.bingham:ExponentialDirection.release",
+        "_mechanisms.bingham:ExponentialDirection.release",
         sees(sensitivity=_half_of("sensitivity")),
         "half the sensitivity",
         "pca exponential 1",
@@ -741,42 +757,42 @@ CHANGES = (
         "pca power, short",
     ),
     Change(f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
-    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
+    Change("_mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
     Change(
-        "location_scale.rows:PairDifferences.__init__",
+        "_location_scale.rows:PairDifferences.__init__",
         returns(_same_second),
         "one record in all pairs",
         "pca pairs",
     ),
     Change(
-        "location_scale.start_releases:projectors",
+        "_location_scale.start_releases:projectors",
         _with(hold=lambda found, a: _projectors_as_long),
         "not shortened",
         "search start long frames",
     ),
     Change(
-        "mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "search start grassmann"
+        "_mechanisms.bounded_sets:VectorSet.spacing", times(0.5), "halved", "search start grassmann"
     ),
     Change(
-        "location_scale.search:LocationScaleSearch._moved",
+        "_location_scale.search:LocationScaleSearch._moved",
         takes(mu=lambda a: 2.0 * a.mu),
         "twice the share",
         "search hyperboloid",
     ),
     Change(
-        "location_scale.search:LocationScaleSearch._moved",
+        "_location_scale.search:LocationScaleSearch._moved",
         takes(clip=lambda a: float(np.max(next(a.records.distances(a.center))))),
         "the radius of the farthest record",
         "search hyperboloid",
     ),
     Change(
-        "mechanisms.units:_by_class",
+        "_mechanisms.units:_by_class",
         returns(lambda found, a: (*found[:2], np.ones(len(found[1]), dtype=int))),
         "a class counted with its whole weight",
         "people class means",
     ),
     Change(
-        "mean.class_releases:_person_lengths",
+        "_mean.class_releases:_person_lengths",
         returns(lambda found, a: found * len(a.vectors) / len(a.counts)),
         "lengths that know how many classes others show",
         "people class means counts",
@@ -788,63 +804,63 @@ CHANGES = (
         "ids mixed",
     ),
     Change(
-        "federated.clients:read_clients",
+        "federated._clients:read_clients",
         _with(most=lambda found, a: 1),
         "a person of two clients pays one",
         "of two",
     ),
-    Change("federated.sums:share", takes(times=lambda a: 1), "the whole", "federated class sums"),
-    Change("mechanisms.sum:noised", _UNPAID, "half the sensitivity", "federated log sums"),
+    Change("federated._sums:share", takes(times=lambda a: 1), "the whole", "federated class sums"),
+    Change("_mechanisms.sum:noised", _UNPAID, "half the sensitivity", "federated log sums"),
     Change(
-        "mechanisms.counts:GaussianCount.exact", times(2), "counted twice", "federated log sums"
+        "_mechanisms.counts:GaussianCount.exact", times(2), "counted twice", "federated log sums"
     ),
     Change(
-        "mechanisms.sum:Part.of_several",
+        "_mechanisms.sum:Part.of_several",
         takes(times=lambda a: 1),
         "a person of two clients moves as one",
         "aggregator of two",
     ),
     Change(
-        "federated.sums:planned_sums",
-        meanwhile("federated.sums:_planned", takes(times=lambda a: 2 if a.times > 2 else a.times)),
+        "federated._sums:planned_sums",
+        meanwhile("federated._sums:_planned", takes(times=lambda a: 2 if a.times > 2 else a.times)),
         "integers of shifts that do not add up",
         "aggregator of two",
     ),
     Change(
-        "federated.sums:planned_sums",
-        meanwhile("federated.sums:share", times(4.0)),
+        "federated._sums:planned_sums",
+        meanwhile("federated._sums:share", times(4.0)),
         "shares of more than there is",
         "federated log sums",
     ),
     Change(
-        "federated.shares:Shares.honest",
+        "federated._shares:Shares.honest",
         returns(lambda found, a: found + 1),
         "the share that a colluder knows is counted",
         "federated log sums",
     ),
     Change(
-        "federated.sums:with_one_noise",
+        "federated._sums:with_one_noise",
         takes(times=lambda a: 1),
         "a person of two clients moves as one",
         "coordinator of two",
     ),
     Change(
-        "federated.sums:AggregatorLoop._released",
-        meanwhile("federated.sums:compose", takes(events=lambda a: a.events[:1])),
+        "federated._sums:AggregatorLoop._released",
+        meanwhile("federated._sums:compose", takes(events=lambda a: a.events[:1])),
         "one client of two is charged",
         "coordinator of two",
     ),
-    Change("federated.clients:Clients.part", returns(_alone), "rows as people", "erm people"),
+    Change("federated._clients:Clients.part", returns(_alone), "rows as people", "erm people"),
     Change(
-        "federated.releases:Participation.record_event",
+        "federated._releases:Participation.record_event",
         takes(clients=lambda a: 1),
         "one client of two",
         "federated erm people of two",
     ),
-    Change("core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people mean"),
-    Change("core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people erm poi"),
+    Change("_core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people mean"),
+    Change("_core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people erm poi"),
     Change("_groups:Groups.means", returns(_mean_size), "weights of everybody", "people erm 1"),
-    Change("mechanisms.budget:_Budget._take", _forgets, "forgets what was taken", "pca"),
+    Change("_mechanisms.budget:_Budget._take", _forgets, "forgets what was taken", "pca"),
     Change(
         f"{_BOUNDED_SETS}:variances",
         meanwhile(f"{_BOUNDED_SETS}:second_moment_sensitivity", times(0.8)),
@@ -852,40 +868,40 @@ CHANGES = (
         "pca power 2",
     ),
     Change(
-        "mean.output_releases:_k_norm_mean",
-        meanwhile("mean.output_releases:ball_sensitivity", takes(radius=_half_of("radius"))),
+        "_mean.output_releases:_k_norm_mean",
+        meanwhile("_mean.output_releases:ball_sensitivity", takes(radius=_half_of("radius"))),
         "half the radius",
         "mean k-norm",
     ),
     Change(
-        "mean.output_releases:_k_norm_mean",
+        "_mean.output_releases:_k_norm_mean",
         meanwhile(
-            "mean.output_releases:ball_logarithms_sensitivity", takes(radius=_half_of("radius"))
+            "_mean.output_releases:ball_logarithms_sensitivity", takes(radius=_half_of("radius"))
         ),
         "half the radius",
         "mean k-norm sphere",
     ),
     Change(
-        "mean.planning:MeanPlan.search_budget",
+        "_mean.planning:MeanPlan.search_budget",
         _twice_the_looks,
         "looks with twice their mu",
         "mean adaptive laplace",
     ),
     Change(
-        "mean.planning:law_after",
-        meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
+        "_mean.planning:law_after",
+        meanwhile("_mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
         "mean laplace",
     ),
-    Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
+    Change("_mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
     Change(
-        "completion.releases:CompletionPlan.main_share",
+        "_completion.releases:CompletionPlan.main_share",
         returns(lambda found, a: 1.0),
         "the whole after small shares",
         "completion",
     ),
     Change(
-        "completion.releases:clipped_ratings",
+        "_completion.releases:clipped_ratings",
         takes(mu=lambda a: 1.1 * a.mu),
         "a tenth more for the clipped share",
         "completion clipped",
@@ -898,7 +914,7 @@ CHANGES = (
     ),
     Change(f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "completion"),
     Change(
-        "mechanisms.counts:GaussianNumber.release",
+        "_mechanisms.counts:GaussianNumber.release",
         takes(value=lambda a: 3.0 * a.value),
         "three times the number",
         "completion signal",
@@ -919,45 +935,45 @@ CHANGES = (
     Change(f"{_BOUNDED_SETS}:Moment.spacing", times(0.5), "halved", "regression moments"),
     Change(f"{_BOUNDED_SETS}:Moment.spacing", times(0.5), "halved", "median of a far end"),
     Change(
-        "mean.median_releases:GeometricMedian._take",
+        "_mean.median_releases:GeometricMedian._take",
         returns(lambda found, a: (2.0 * found[0], found[1])),
         "second derivatives for a quarter",
         "median one step",
     ),
     Change(
-        "mean.joint_releases:JointMean.tangent_sample",
+        "_mean.joint_releases:JointMean.tangent_sample",
         _ALL,
         "the whole after a ball",
         "class moments",
     ),
     Change(
-        "mean.releases:StartAlone.release",
-        meanwhile("mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
+        "_mean.releases:StartAlone.release",
+        meanwhile("_mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
         "twice its mu",
         "mean start alone",
     ),
     Change(
-        "linear_model.adagrad:NoisyAdaGrad.with_mu",
+        "_linear_model.adagrad:NoisyAdaGrad.with_mu",
         _with(noise_multiplier=lambda found, a: math.sqrt(found.n_steps) / a.mu),
         "the whole beside moments",
         "adagrad root moments",
     ),
     Change(
-        "location_scale.row_releases:RowBounds.share",
+        "_location_scale.row_releases:RowBounds.share",
         times(0.0),
         "no search",
         "search sampled",
     ),
     Change(
-        "linear_model.estimator:PrivateNoisyAdaGrad._release",
+        "_linear_model.estimator:PrivateNoisyAdaGrad._release",
         _ALL,
         "the whole after a count",
         "adagrad hinge",
     ),
     Change(
-        "regression.estimator:PrivateHyperbolicRegressor._release",
+        "_regression.estimator:PrivateHyperbolicRegressor._release",
         meanwhile(
-            "mechanisms.budget:_Budget.take",
+            "_mechanisms.budget:_Budget.take",
             lambda take: (
                 lambda self, share, *more: None if share == BASE_SHARE else take(self, share, *more)
             ),
@@ -966,7 +982,7 @@ CHANGES = (
         "private base",
     ),
     Change(
-        "erm.clipping:ClipNorm.share",
+        "_erm.clipping:ClipNorm.share",
         returns(lambda found, a: COUNT_SHARE),
         "a count alone",
         "erm found clip",
@@ -975,16 +991,16 @@ CHANGES = (
         f"{_BOUNDED_SETS}:VectorSet.spacing", times(0.5), "halved", "search gaussian validation"
     ),
     Change(
-        "selection.releases:Scores.bounded_set",
+        "_selection.releases:Scores.bounded_set",
         _with(bound=lambda found, a: _times(1.0 / 3.0, found.bound)),
         "noise for losses of a third",
         "search gaussian validation",
     ),
     Change(
-        "mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "search laplace validation"
+        "_mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "search laplace validation"
     ),
     Change(
-        "selection.releases:plain_sum",
+        "_selection.releases:plain_sum",
         returns(lambda found, a: (found[0], _times(0.5, found[1]))),
         "half the sensitivity",
         "search laplace validation",
@@ -996,13 +1012,13 @@ CHANGES = (
         "search gaussian validation",
     ),
     Change(
-        "federated.training:local_event",
+        "federated._training:local_event",
         takes(noise_multiplier=lambda a: 2.0 * a.noise_multiplier),
         "twice the noise",
         "federated",
     ),
     Change(
-        "federated.releases:Participation.most_rounds",
+        "federated._releases:Participation.most_rounds",
         returns(lambda found, a: found // 2),
         "half of the rounds",
         "federated",
@@ -1024,91 +1040,91 @@ CHANGES = (
 # What no charge and no bound shows: numbers that nobody released.
 LEAKS = (
     Change(
-        "tangent.estimator:logarithms",
+        "_tangent.estimator:logarithms",
         takes(center=lambda a: a.points[0]),
         "coordinates at a record",
         "tangent model at a mean",
         strangers=True,
     ),
     Change(
-        "location_scale.start_releases:_Embedded.release",
+        "_location_scale.start_releases:_Embedded.release",
         _with(length=lambda start, a: float(np.linalg.norm(a.records.points.mean(axis=0)))),
         "the exact length of the mean vector",
         "mean of wide directions",
         strangers=True,
     ),
     Change(
-        "completion.releases:typical_count",
+        "_completion.releases:typical_count",
         returns(lambda found, a: float(np.median(np.diff(a.matrix.indptr)))),
         "a fit steered by the exact typical count",
         "completion",
         strangers=True,
     ),
     Change(
-        "mean.joint_releases:JointMean.tangent_sample",
+        "_mean.joint_releases:JointMean.tangent_sample",
         _with(clipped=lambda seen, a: np.mean(_lengths(seen.vectors) > seen.radius)),
         "the exact share of clipped records",
         "moments",
         strangers=True,
     ),
     Change(
-        "location_scale.row_releases:clipped_fraction",
+        "_location_scale.row_releases:clipped_fraction",
         returns(lambda found, a: warn_user(f"{a.clipped / a.n:.1%} were clipped") or found),
         "a warning that quotes the exact share",
         "adagrad search",
         strangers=True,
     ),
     Change(
-        "location_scale.columns:ColumnSearch.release",
+        "_location_scale.columns:ColumnSearch.release",
         _with(limit=lambda found, a: np.abs(a.records.arrays[0] - found.center).max(axis=0)),
         "columns reach as far as their farthest numbers",
         "adagrad columns",
         strangers=True,
     ),
     Change(
-        "regression.estimator:PrivateHyperbolicRegressor._release",
+        "_regression.estimator:PrivateHyperbolicRegressor._release",
         returns(lambda found, a: setattr(a.self, "_responses", a.data.arrays[1])),
         "responses are kept",
         "regression parametric",
         strangers=True,
     ),
     Change(
-        "mean.estimator:PrivateFrechetMean._release",
+        "_mean.estimator:PrivateFrechetMean._release",
         returns(lambda found, a: setattr(a.self, "score", lambda X, rows=a.data.arrays: X)),
         "a closure keeps records",
         "mean tangent euclidean",
         strangers=True,
     ),
     Change(
-        "mean.estimator:PrivateFrechetMean._release",
+        "_mean.estimator:PrivateFrechetMean._release",
         returns(lambda found, a: gaussian_mu(1.0, min(0.5, 1e-9 + float(_size(a.data.arrays))))),
         "a cache that remembers a record",
         "mean gradient euclidean",
         strangers=True,
     ),
     Change(
-        "erm.estimator:PrivateRiemannianERM._release",
+        "_erm.estimator:PrivateRiemannianERM._release",
         returns(lambda found, a: logging.getLogger("skriemdp").info("%r", _size(a.data.arrays))),
         "a log line of a record",
         "erm descent",
         strangers=True,
     ),
     Change(
-        "mean.class_releases:Vote.release",
+        "_mean.class_releases:Vote.release",
         returns(lambda found, a: found._replace(tells=_right(a)[0] > 0.9 * a.self.n)),
         "an exact count warns",
         "class means vote",
         strangers=True,
     ),
     Change(
-        "mean.class_releases:ClassSums.noisy",
+        "_mean.class_releases:ClassSums.noisy",
         returns(lambda found, a: np.r_[found[: a.self.size], _exact_moment(a)]),
         "an exact second moment",
         "class means linear",
         strangers=True,
     ),
     Change(
-        "linear_model.estimator:PrivateNoisyAdaGrad._release",
+        "_linear_model.estimator:PrivateNoisyAdaGrad._release",
         returns(lambda found, a: print(_size(a.data.arrays))),
         "printed text of a record",
         "adagrad squared_error noised",
@@ -1122,21 +1138,21 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "mechanisms.units:Units.take",
+        "_mechanisms.units:Units.take",
         returns(lambda found, a: _at_least(2, len(a.indices), found)),
         "a batch of one ends the fit",
         "adagrad sampled",
         strangers=True,
     ),
     Change(
-        "descent.problem:Problem.pieces",
+        "_descent.problem:Problem.pieces",
         takes(indices=lambda a: _twice_if_all(a.indices, a.self.n)),
         "a batch of everybody counts twice",
         "erm poisson",
         strangers=True,
     ),
     Change(
-        "mechanisms.sum:private_sum",
+        "_mechanisms.sum:private_sum",
         lambda original: (
             lambda units, give, bounded_set, *more: (
                 original(units, give, bounded_set, *more)
@@ -1149,7 +1165,7 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "selection.estimator:PrivateGridSearchCV._run",
+        "_selection.estimator:PrivateGridSearchCV._run",
         returns(lambda found, a: _at_least(2, a.scores.event.draw_count(None), found)),
         "a search of one run fails",
         "search gaussian validation",

@@ -28,24 +28,33 @@ from skriemdp import (
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
+from skriemdp._curator.curator import Curator
+from skriemdp._curator.openings import Gaussian, Pure
+from skriemdp._curator.sets import ball as ball_set
+from skriemdp._curator.tables import Memory
+from skriemdp._gives.points import LogAt
 from skriemdp._groups import read_ids
+from skriemdp._location_scale.points import PointRecords, plan_point_search
+from skriemdp._location_scale.row_releases import COUNT_SHARE
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.budget import GaussianBudget
+from skriemdp._mechanisms.counts import GaussianCount
 from skriemdp._random import NoiseStreams
-from skriemdp.curator.curator import Curator
-from skriemdp.curator.openings import Gaussian, Pure
-from skriemdp.curator.sets import ball as ball_set
-from skriemdp.curator.tables import Memory
+from skriemdp._selection.estimator import _Prepaid
 from skriemdp.datasets import from_frame
 from skriemdp.federated import (
     AggregatorLoop,
     FederatedEstimator,
     InProcessTransport,
-    planning,
     sums_agent,
 )
-from skriemdp.federated.agent import Agent
-from skriemdp.federated.messages import LocalTask
-from skriemdp.federated.round_releases import RoundBudget, UpdateRelease
-from skriemdp.federated.training import LocalSettings
+from skriemdp.federated import (
+    _planning as planning,
+)
+from skriemdp.federated._agent import Agent
+from skriemdp.federated._messages import LocalTask
+from skriemdp.federated._round_releases import RoundBudget, UpdateRelease
+from skriemdp.federated._training import LocalSettings
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
@@ -63,18 +72,11 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
-from skriemdp.geometry.base import Geometry
-from skriemdp.gives.points import LogAt
-from skriemdp.location_scale.points import PointRecords, plan_point_search
-from skriemdp.location_scale.row_releases import COUNT_SHARE
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.geometry._base import Geometry
 from skriemdp.preprocessing import PerGroup
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, SelectionEvent
-from skriemdp.privacy.lattice import share_scale
-from skriemdp.selection.estimator import _Prepaid
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import GaussianEvent, SelectionEvent
+from skriemdp.privacy._lattice import share_scale
 
 PAIRS: list[Pair] = []
 
@@ -1060,7 +1062,7 @@ def components():
 
 
 def _start_frame(d, k):
-    from skriemdp.pca.releases import public_frame
+    from skriemdp._pca.releases import public_frame
 
     return public_frame(d, k, 0)
 
@@ -1157,8 +1159,8 @@ def _rows_of_ratings(table, strange):
 
 
 def _signal(accountant, residuals):
+    from skriemdp._completion.releases import CompletionPlan, _measured_signal
     from skriemdp._random import NoiseStreams
-    from skriemdp.completion.releases import CompletionPlan, _measured_signal
 
     n, d = residuals.shape
     plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2)

@@ -1,6 +1,6 @@
 """Fits that are recorded on one data set and replayed on a neighbour, with the same answers.
 
-Every draw of noise of the package passes ``skriemdp.mechanisms.noise.draw``.  A tape takes its
+Every draw of noise of the package passes ``skriemdp._mechanisms.noise.draw``.  A tape takes its
 place: it keeps what a fit asks and what it is answered, gives a fit on neighbouring data the same
 answers, and measures how far each exact statistic moves.  No randomness is left, so one pair of
 fits can refute a claimed sensitivity.
@@ -24,10 +24,10 @@ import numpy as np
 
 from replay.outcomes import Outcome, differences
 from replay.unrelated import unrelated
+from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp._mechanisms import noise
 from skriemdp._random import NoiseStreams
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
-from skriemdp.mechanisms import noise
-from skriemdp.privacy.events import (
+from skriemdp.privacy._events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
@@ -37,8 +37,8 @@ from skriemdp.privacy.events import (
     SelectionEvent,
     SelfComposedEvent,
 )
-from skriemdp.privacy.laplace import LaplaceEvent
-from skriemdp.riemannian_laws.profiles import RiemannianEvent
+from skriemdp.privacy._laplace import LaplaceEvent
+from skriemdp.riemannian_laws._profiles import RiemannianEvent
 
 REAL_DRAW, REAL_STREAM = noise.draw, NoiseStreams.__call__
 # Rounding of the differences that a test forms; integers have none.
@@ -560,7 +560,7 @@ def _site(label) -> str:
     frame = sys._getframe(2)
     while frame is not None and len(places) < 2:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("skriemdp.") and not module.startswith("skriemdp.mechanisms"):
+        if module.startswith("skriemdp.") and not module.startswith("skriemdp._mechanisms"):
             name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
             place = f"{module.removeprefix('skriemdp.')}:{name}"
             if not places or module.split(".")[1:] != places[0].split(":")[0].split("."):

@@ -14,22 +14,22 @@ from replay.outcomes import differences
 from replay.pairs import PAIRS
 from replay.tape import Pair, Refuted
 from replay.unrelated import unrelated
-from skriemdp.descent.releases import PoissonSampler
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import ball_sensitivity
+from skriemdp._descent.releases import PoissonSampler
+from skriemdp._mechanisms import noise
+from skriemdp._mechanisms.vector import GaussianNoise
+from skriemdp.privacy._events import GaussianEvent
+from skriemdp.privacy._sensitivity import ball_sensitivity
 
 # No faults: what these return is a radius to which every record is cut, and noise fits that.
 ENFORCED = {
-    "log_lipschitz in skriemdp.descent.problem",
+    "log_lipschitz in skriemdp._descent.problem",
 }
 # No faults either: these sets bound their integers in integers, and the noise is of those; their
 # numbers say which of two sets is smaller, and whether batches may be drawn.
 CHECKED_IN_INTEGERS = {
-    "class_moments_sensitivity in skriemdp.mechanisms.bounded_sets",
-    "frame_product_sensitivity in skriemdp.mechanisms.bounded_sets",
-    "frame_product_sensitivity in skriemdp.pca.releases",
+    "class_moments_sensitivity in skriemdp._mechanisms.bounded_sets",
+    "frame_product_sensitivity in skriemdp._mechanisms.bounded_sets",
+    "frame_product_sensitivity in skriemdp._pca.releases",
 }
 
 
@@ -82,19 +82,19 @@ def test_a_change_that_changes_nothing_passes():
 SCALINGS = {
     "second moments": (
         [
-            "skriemdp.location_scale.rows.scale_factors",
-            "skriemdp.location_scale.grouped_rows.scale_factors",
+            "skriemdp._location_scale.rows.scale_factors",
+            "skriemdp._location_scale.grouped_rows.scale_factors",
         ],
         lambda squares, norm: np.ones(len(squares)),
         "pca",
     ),
     "rows of linear models": (
-        ["skriemdp.linear_model.estimator.unit_rows"],
+        ["skriemdp._linear_model.estimator.unit_rows"],
         lambda X, norm, intercept: _with_ones(X, intercept),
         "adagrad",
     ),
     "labels": (
-        ["skriemdp.regression.estimator.clip_norms"],
+        ["skriemdp._regression.estimator.clip_norms"],
         lambda labels, length: labels,
         "regression",
     ),

@@ -17,8 +17,8 @@ import pytest
 from replay import tape as tapes
 from replay.pairs import PAIRS
 from replay.tape import Refuted, Tape, check_paths
-from skriemdp.mean import estimator
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp._mean import estimator
+from skriemdp._mechanisms.budget import GaussianBudget
 
 PATHS = 2
 # Fits that ask what earlier answers decide, and those whose last law is not Gaussian.

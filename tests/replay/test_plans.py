@@ -15,8 +15,8 @@ import pytest
 from replay.pairs import PAIRS
 from replay.test_paths import walked
 from replay.unrelated import unrelated
-from skriemdp.core.arithmetic import INTEGERS, PLAIN
-from skriemdp.mechanisms.budget import GaussianBudget, Release, _Budget
+from skriemdp._core.arithmetic import INTEGERS, PLAIN
+from skriemdp._mechanisms.budget import GaussianBudget, Release, _Budget
 
 # Parts of fits by themselves state no plan; a search over fits states one for all of them.
 PARTS = ("search ", "curator ", "completion signal")

@@ -19,17 +19,17 @@ import pytest
 from replay.pairs import GEOMETRIES, along, fitted
 from replay.tape import Tape, check_within
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean, PrivateTangentPCA
-from skriemdp.core import count_releases, estimator
+from skriemdp._core import count_releases, estimator
+from skriemdp._location_scale import search
+from skriemdp._mean import planning, releases
+from skriemdp._mean.joint_releases import JointMean
+from skriemdp._mechanisms.bounded_sets import BoundedSet, Moment
+from skriemdp._mechanisms.counts import GaussianCount
 from skriemdp.geometry import Euclidean, Grassmann, Hyperboloid, Product, Sphere
-from skriemdp.geometry.spd.base import SPDGeometry
-from skriemdp.ledger.units import PRESENT
-from skriemdp.location_scale import search
-from skriemdp.mean import planning, releases
-from skriemdp.mean.joint_releases import JointMean
-from skriemdp.mechanisms.bounded_sets import BoundedSet, Moment
-from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ParallelEvent
+from skriemdp.geometry._spd.base import SPDGeometry
+from skriemdp.ledger._units import PRESENT
+from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._events import ParallelEvent
 
 N, EPSILON = 120, 20.0
 COUNTED = "number of records"

@@ -21,59 +21,59 @@ from replay.pairs import PAIRS
 MOST = 10**9
 # Constant: values on either side, and names of pairs to which it matters.
 THRESHOLDS = {
-    "mechanisms.units:_NUMBERS": (1, MOST, ("adagrad squared_error noised", "people mean tangent")),
-    "mechanisms.units:_FEW_NUMBERS": (1, MOST, ("mean tangent euclidean", "people mean tangent")),
-    "mechanisms.units:_SHORT": (0, MOST, ("mean tangent euclidean", "pca covariance single")),
-    "mechanisms.units:NEIGHBOURS": (1, MOST, ("mean found hyperboloid", "regression columns")),
-    "mechanisms.bounded_sets:_BLOCK": (1, MOST, (
+    "_mechanisms.units:_NUMBERS": (1, MOST, ("adagrad squared_error noised", "people mean tangent")),  # noqa: E501
+    "_mechanisms.units:_FEW_NUMBERS": (1, MOST, ("mean tangent euclidean", "people mean tangent")),
+    "_mechanisms.units:_SHORT": (0, MOST, ("mean tangent euclidean", "pca covariance single")),
+    "_mechanisms.units:NEIGHBOURS": (1, MOST, ("mean found hyperboloid", "regression columns")),
+    "_mechanisms.bounded_sets:_BLOCK": (1, MOST, (
         "adagrad squared_error noised", "adagrad sampled")),
-    "mechanisms.bounded_sets:_ROUNDED": (1, MOST, (
+    "_mechanisms.bounded_sets:_ROUNDED": (1, MOST, (
         "adagrad squared_error noised", "adagrad sampled")),
-    "mechanisms.bounded_sets:_NARROW": (0, MOST, (
+    "_mechanisms.bounded_sets:_NARROW": (0, MOST, (
         "adagrad squared_error noised", "adagrad paper noisy")),
-    "location_scale.rows:_TILE_BYTES": (1, MOST, ("pca pairs", "adagrad columns about zero")),
-    "location_scale.rows:_TOGETHER": (1, MOST, ("pca pairs", "people pca")),
-    "location_scale.columns:_FEW": (0, MOST, ("adagrad columns", "regression columns")),
-    "location_scale.columns:_CERTAIN": (0.0, 1e9, ("adagrad columns", "regression columns")),
-    "location_scale.points:_FEW": (0, MOST, ("mean found", "search hyperboloid")),
-    "location_scale.points:_FEW_RECORDS": (0.0, 1e9, ("mean found", "search euclidean")),
-    "location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
-    "location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
-    "location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
-    "mean.class_releases:_LEAST_VOTE": (0.0, 1e9, ("class means vote", "class means euclidean")),
-    "mean.planning:_LAPLACE_DIM": (0, MOST, ("mean laplace", "mean adaptive laplace")),
-    "mean.planning:_LAPLACE_EPSILON": (0.0, 1e9, ("mean laplace", "mean found")),
-    "mean.planning:_TWO_ROUNDS": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
-    "mean.planning:_LEAST_SEEKING": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
-    "mean.planning:_NEED": (1.0, 1e3, ("mean adaptive gaussian", "mean adaptive laplace")),
-    "mean.class_releases:_LEAST_LINEAR": (0.0, 1e9, ("class means linear", "class moments linear")),
-    "mean.class_releases:_LINEAR_BY_CLASSES": (0.0, 1e9, ("class means linear",)),
-    "mean.class_releases:_MOST_DIM": (0, MOST, ("class means linear", "class moments linear")),
-    "mean.joint_releases:_LEAST_LOOK": (0.0, 1e9, ("mean joint adaptive", "mean joint tangent")),
-    "mean.releases:LEAST_MATRICES": (0.0, 1e9, ("mean found", "class moments")),
-    "pca.search_releases:_PAIRS_FROM": (0.0, 11.9, ("pca pairs", "pca mean")),
-    "pca.search_releases:_MOST_MEANS": (0, MOST, ("pca pairs", "pca mean")),
-    "linear_model.fit_plan:_LITTLE_NOISE": (0.0, 1e9, ("adagrad squared_error noised",)),
-    "linear_model.fit_plan:_LEAST_WHITE": (0.0, 1e9, ("adagrad white", "adagrad columns, targets")),
-    "linear_model.fit_plan:_WIDEST_WHITE": (0, MOST, ("adagrad white",)),
-    "location_scale.row_releases:LEAST_FOR_MODEL": (0.0, 1e9, ("adagrad targets", "geodesics w")),
-    "regression.geodesic_releases:_LEAST_CURVED": (0.0, 1e9, ("geodesics found",)),
-    "regression.geodesic_releases:_LEAST_WHITE": (0.0, 1e9, ("geodesics white", "geodesics const")),
-    "regression.features:_TILE": (1, MOST, ("regression parametric", "regression queries")),
-    "regression.geodesic_model:_TILE": (1, MOST, ("geodesic",)),
-    "regression.geodesic_releases:_LEAST_FOR_TWO": (0.0, 1e9, ("geodesic",)),
-    "completion.problem:BLOCK_ENTRIES": (1, MOST, ("completion sparse", "completion stochastic")),
-    "completion.releases:DENSE_SHARE": (0.0, 1.1, ("completion votes", "completion clipped")),
-    "completion.releases:LARGEST_MATRIX": (1, MOST, ("completion votes", "completion clipped")),
-    "completion.releases:STOCHASTIC_BATCHES": (2, 15, ("completion stochastic",)),
-    "completion.signal_releases:SIGNAL_ITEMS": (1, MOST, ("completion signal",)),
-    "completion.releases:PAID_THRESHOLD": (0.0, 1e9, ("completion clipped", "completion signal")),
-    "pca.search_releases:LEAST_LEFT": (0.0, 0.9, ("pca pairs", "pca mean")),
-    "linear_model.fit_plan:_LARGEST_MATRIX": (0, MOST, ("adagrad squared_error", "adagrad paper")),
-    "descent.chunked:_SMALL_BLOCK_BYTES": (1, MOST, ("erm dask", "erm descent")),
-    "location_scale.points:_KEPT_BYTES": (0, MOST, ("mean tangent euclidean", "mean found")),
-    "curator.tables:KEPT_BYTES": (0, MOST, ("curator root moments", "curator leading")),
-    "curator.curator:_MOST_EIGENVALUES": (0, MOST, ("mean found", "curator")),
+    "_location_scale.rows:_TILE_BYTES": (1, MOST, ("pca pairs", "adagrad columns about zero")),
+    "_location_scale.rows:_TOGETHER": (1, MOST, ("pca pairs", "people pca")),
+    "_location_scale.columns:_FEW": (0, MOST, ("adagrad columns", "regression columns")),
+    "_location_scale.columns:_CERTAIN": (0.0, 1e9, ("adagrad columns", "regression columns")),
+    "_location_scale.points:_FEW": (0, MOST, ("mean found", "search hyperboloid")),
+    "_location_scale.points:_FEW_RECORDS": (0.0, 1e9, ("mean found", "search euclidean")),
+    "_location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
+    "_location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
+    "_location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
+    "_mean.class_releases:_LEAST_VOTE": (0.0, 1e9, ("class means vote", "class means euclidean")),
+    "_mean.planning:_LAPLACE_DIM": (0, MOST, ("mean laplace", "mean adaptive laplace")),
+    "_mean.planning:_LAPLACE_EPSILON": (0.0, 1e9, ("mean laplace", "mean found")),
+    "_mean.planning:_TWO_ROUNDS": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),
+    "_mean.planning:_LEAST_SEEKING": (0.0, 1e9, ("mean adaptive gaussian", "mean adaptive laplace")),  # noqa: E501
+    "_mean.planning:_NEED": (1.0, 1e3, ("mean adaptive gaussian", "mean adaptive laplace")),
+    "_mean.class_releases:_LEAST_LINEAR": (0.0, 1e9, ("class means linear", "class moments linear")),  # noqa: E501
+    "_mean.class_releases:_LINEAR_BY_CLASSES": (0.0, 1e9, ("class means linear",)),
+    "_mean.class_releases:_MOST_DIM": (0, MOST, ("class means linear", "class moments linear")),
+    "_mean.joint_releases:_LEAST_LOOK": (0.0, 1e9, ("mean joint adaptive", "mean joint tangent")),
+    "_mean.releases:LEAST_MATRICES": (0.0, 1e9, ("mean found", "class moments")),
+    "_pca.search_releases:_PAIRS_FROM": (0.0, 11.9, ("pca pairs", "pca mean")),
+    "_pca.search_releases:_MOST_MEANS": (0, MOST, ("pca pairs", "pca mean")),
+    "_linear_model.fit_plan:_LITTLE_NOISE": (0.0, 1e9, ("adagrad squared_error noised",)),
+    "_linear_model.fit_plan:_LEAST_WHITE": (0.0, 1e9, ("adagrad white", "adagrad columns, targets")),  # noqa: E501
+    "_linear_model.fit_plan:_WIDEST_WHITE": (0, MOST, ("adagrad white",)),
+    "_location_scale.row_releases:LEAST_FOR_MODEL": (0.0, 1e9, ("adagrad targets", "geodesics w")),
+    "_regression.geodesic_releases:_LEAST_CURVED": (0.0, 1e9, ("geodesics found",)),
+    "_regression.geodesic_releases:_LEAST_WHITE": (0.0, 1e9, ("geodesics white", "geodesics const")),  # noqa: E501
+    "_regression.features:_TILE": (1, MOST, ("regression parametric", "regression queries")),
+    "_regression.geodesic_model:_TILE": (1, MOST, ("geodesic",)),
+    "_regression.geodesic_releases:_LEAST_FOR_TWO": (0.0, 1e9, ("geodesic",)),
+    "_completion.problem:BLOCK_ENTRIES": (1, MOST, ("completion sparse", "completion stochastic")),
+    "_completion.releases:DENSE_SHARE": (0.0, 1.1, ("completion votes", "completion clipped")),
+    "_completion.releases:LARGEST_MATRIX": (1, MOST, ("completion votes", "completion clipped")),
+    "_completion.releases:STOCHASTIC_BATCHES": (2, 15, ("completion stochastic",)),
+    "_completion.signal_releases:SIGNAL_ITEMS": (1, MOST, ("completion signal",)),
+    "_completion.releases:PAID_THRESHOLD": (0.0, 1e9, ("completion clipped", "completion signal")),
+    "_pca.search_releases:LEAST_LEFT": (0.0, 0.9, ("pca pairs", "pca mean")),
+    "_linear_model.fit_plan:_LARGEST_MATRIX": (0, MOST, ("adagrad squared_error", "adagrad paper")),
+    "_descent.chunked:_SMALL_BLOCK_BYTES": (1, MOST, ("erm dask", "erm descent")),
+    "_location_scale.points:_KEPT_BYTES": (0, MOST, ("mean tangent euclidean", "mean found")),
+    "_curator.tables:KEPT_BYTES": (0, MOST, ("curator root moments", "curator leading")),
+    "_curator.curator:_MOST_EIGENVALUES": (0, MOST, ("mean found", "curator")),
 }  # fmt: skip
 
 
@@ -81,35 +81,36 @@ THRESHOLDS = {
 # of integers; no release of records depends on their side.
 OTHERS = set(
     """
-    mechanisms.batch_sizes:COIN mechanisms.bounds:_LARGEST mechanisms.bounds:_LEAST
-    mechanisms.bounds:_MOST mechanisms.counts:_RARELY_PURE mechanisms.counts:_SURE
-    mechanisms.discrete_gaussian:LARGEST_SCALE mechanisms.discrete_gaussian:_CELLS
-    mechanisms.bounded_sets:_FRAME_BITS mechanisms.bounded_sets:_LEAST_MU
-    mechanisms.bounded_sets:_MOST_MU
-    mechanisms.bounded_sets:_SLACK mechanisms.pure_spectrum:LARGEST_SIZE mechanisms.sum:_LONGEST
-    location_scale.columns:_ALIKE location_scale.columns:_DISTANCES
-    location_scale.columns:_NARROWER location_scale.columns:_ONE location_scale.search:_ASIDE
-    location_scale.search:_SAME location_scale.search:_CURVED
-    location_scale.search:_HIDDEN location_scale.search:_SHRUNK mean.class_releases:_AHEAD
-    mean.releases:LEAST_ROWS
-    mean.class_releases:_LEAST_KEPT mean.class_releases:_TELLS mean.classifier:_SEPARATED
-    mean.classifier:_HOPELESS mean.joint_releases:LEAST_COUNT mean.noise_shape:_ROUNDING
-    mean.planning:LAPLACE_GAIN mean.planning:_MUCH mean.uncertainty:_CUT pca.releases:_FLAT
-    pca.releases:_OUTSTANDING pca.search_releases:_NORM_SHARE pca.search_releases:_PAIRS_TO
-    pca.search_releases:_RANK_SHARE linear_model.fit_plan:_LARGEST_RIDGE
-    linear_model.public_rows:_FOLDS regression.fit_plan:_FARTHEST
-    regression.fit_plan:_LARGEST_KERNEL regression.geodesic_fit:_FEW_DIMENSIONS
-    regression.geodesic_fit:_NEAR regression.geodesic_fit:_STRAIGHT
-    regression.geodesic_releases:_MOST_SEARCHED completion.item_releases:DEVIATION_BOUND
-    completion.problem:LEAST_RIDGE completion.releases:HOPELESS_SNR
-    completion.releases:LEAST_STRENGTH completion.releases:STRONG_SIGNAL
-    curator.curator:_ROUNDING core.forecast:_FINE core.forecast:_MOST_N
-    core.manifold_input:LEAST_SIGNAL core.parameters:_LARGE_EPSILON
+    _mechanisms.batch_sizes:COIN _mechanisms.bounds:_LARGEST _mechanisms.bounds:_LEAST
+    _mechanisms.bounds:_MOST _mechanisms.counts:_RARELY_PURE _mechanisms.counts:_SURE
+    _mechanisms.discrete_gaussian:LARGEST_SCALE _mechanisms.discrete_gaussian:_CELLS
+    _mechanisms.bounded_sets:_FRAME_BITS _mechanisms.bounded_sets:_LEAST_MU
+    _mechanisms.bounded_sets:_MOST_MU
+    _mechanisms.bounded_sets:_SLACK _mechanisms.pure_spectrum:LARGEST_SIZE _mechanisms.sum:_LONGEST
+    _location_scale.columns:_ALIKE _location_scale.columns:_DISTANCES
+    _location_scale.columns:_NARROWER _location_scale.columns:_ONE _location_scale.search:_ASIDE
+    _location_scale.search:_SAME _location_scale.search:_CURVED
+    _location_scale.search:_HIDDEN _location_scale.search:_SHRUNK _mean.class_releases:_AHEAD
+    _mean.releases:LEAST_ROWS
+    _mean.class_releases:_LEAST_KEPT _mean.class_releases:_TELLS _mean.classifier:_SEPARATED
+    _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT _mean.noise_shape:_ROUNDING
+    _mean.planning:LAPLACE_GAIN _mean.planning:_MUCH _mean.uncertainty:_CUT _pca.releases:_FLAT
+    _pca.releases:_OUTSTANDING _pca.search_releases:_NORM_SHARE _pca.search_releases:_PAIRS_TO
+    _pca.search_releases:_RANK_SHARE _linear_model.fit_plan:_LARGEST_RIDGE
+    _linear_model.public_rows:_FOLDS _regression.fit_plan:_FARTHEST
+    _regression.fit_plan:_LARGEST_KERNEL _regression.geodesic_fit:_FEW_DIMENSIONS
+    _regression.geodesic_fit:_NEAR _regression.geodesic_fit:_STRAIGHT
+    _regression.geodesic_releases:_MOST_SEARCHED _completion.item_releases:DEVIATION_BOUND
+    _completion.problem:LEAST_RIDGE _completion.releases:HOPELESS_SNR
+    _completion.releases:LEAST_STRENGTH _completion.releases:STRONG_SIGNAL
+    _curator.curator:_ROUNDING _core.forecast:_FINE _core.forecast:_MOST_N
+    _core.manifold_input:LEAST_SIGNAL _core.parameters:_LARGE_EPSILON
     """.split()
 )
 RELEASING = (
-    "mechanisms location_scale mean pca linear_model descent regression selection completion erm "
-    "gives curator tangent core"
+    "_mechanisms _location_scale _mean _pca _linear_model "
+    "_descent _regression _selection _completion _erm "
+    "_gives _curator _tangent _core"
 ).split()
 
 

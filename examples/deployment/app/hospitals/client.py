@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from skriemdp import PrivacyAccountant
+from skriemdp._descent.problem import FrechetProblem
 from skriemdp.datasets import make_cloud
-from skriemdp.descent.problem import FrechetProblem
 from skriemdp.federated import Agent, AnswerBook, LocalSettings
 from skriemdp.federated.flower import make_client_app
 from skriemdp.geometry import SPD, GeodesicBall

@@ -1,0 +1,5 @@
+"""Private matrix completion on the Grassmann manifold."""
+
+from skriemdp._completion.estimator import PrivateMatrixCompletion
+
+__all__ = ["PrivateMatrixCompletion"]

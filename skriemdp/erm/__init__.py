@@ -1,5 +1,0 @@
-"""Private minimisation of any empirical risk on any manifold."""
-
-from skriemdp.erm.estimator import PrivateRiemannianERM
-
-__all__ = ["PrivateRiemannianERM"]

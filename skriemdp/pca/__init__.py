@@ -1,5 +1,0 @@
-"""Private principal components."""
-
-from skriemdp.pca.estimator import PrivatePrincipalEigenvector
-
-__all__ = ["PrivatePrincipalEigenvector"]

@@ -1,5 +1,0 @@
-"""Regression with manifold-valued responses."""
-
-from skriemdp.regression.estimator import PrivateHyperbolicRegressor
-
-__all__ = ["PrivateHyperbolicRegressor"]
