@@ -143,7 +143,7 @@ def _place(error: Exception) -> tuple[str, int | None]:
 
 
 def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[Any]) -> str | None:
-    """What `call` says of stand-ins, if it fails there at the same place as `error` did."""
+    """Return the words of `call` about stand-ins, if it fails at the same place as `error` did."""
     try:
         zeros = [stand_in(value) for value in values]
     except Exception:

@@ -238,7 +238,7 @@ def test_many_shares_do_not_trip_over_rounding():
         for k in rng.permutation(11):
             fit.take(float(shares[k]), str(k % 5))
         fit.rest("last")
-    assert fit.left == 0.0
+    assert fit.remaining == 0.0
 
 
 def opened_without_a_plan(text):

@@ -20,7 +20,7 @@ from skriemdp.privacy._events import PureEvent
 SMALL = PureEvent(0.001)
 
 
-def nested_at_every_line(charge, nested, modules=("storage.py", "chain.py", "files.py")):
+def nested_at_every_line(charge, nested, modules=("_storage.py", "_chain.py", "_files.py")):
     """What `nested` returned or raised, called once before every new line that `charge` runs."""
     seen, found = set(), []
 

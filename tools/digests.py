@@ -493,7 +493,7 @@ def learned(model: Any) -> dict[str, np.ndarray]:
     """The numbers that a fit learned, by attribute; frames as projectors, axes without signs."""
     found: dict[str, np.ndarray] = {}
     geometry = getattr(model, "geometry_", None)
-    known = geometry.embedding if isinstance(geometry, g.base.Geometry) else None
+    known = geometry.embedding if isinstance(geometry, g.Geometry) else None
     for name, value in sorted(vars(model).items()):
         if not name.endswith("_") or name in _LOOSE:
             continue

@@ -254,7 +254,7 @@ def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
 
 
 def _price(scales: np.ndarray) -> float:
-    """What one norm of all columns costs a column, over what its own scale would."""
+    """Return the noise of a column under one norm for all over that under a scale of its own."""
     if len(scales) == 0:
         return 1.0
     return float(np.sqrt(np.mean(scales**2) * np.mean(scales**-2.0)))

@@ -140,7 +140,7 @@ class Shares:
 
     @property
     def near(self) -> Shares:
-        """What is enough where records lie near the start."""
+        """Return the shares that are enough where records lie near the start."""
         rounds = self.rounds
         if self.until_near:
             rounds = min(rounds, int(_MODEST / (self.radius + self.move)))

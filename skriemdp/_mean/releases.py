@@ -285,12 +285,12 @@ class StartAlone:
 
     @property
     def event(self) -> Event:
-        """What it costs."""
+        """Return the event of the release."""
         return compose([]) if self.budget is None else self.budget.event
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """What is released."""
+        """Return the planned releases."""
         return () if self.budget is None else self.budget.releases
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> np.ndarray:

@@ -43,7 +43,7 @@ _HIGHEST = 0.98
 
 
 class Released(NamedTuple):
-    """What a fit released."""
+    """Noisy numbers of a fit, and where its rows were found."""
 
     mean: np.ndarray
     place: RowBallEstimate
@@ -90,7 +90,7 @@ class TableMean:
 
     @property
     def event(self) -> Event:
-        """What it costs."""
+        """Return the event of the fit."""
         if self.law is None:
             return GaussianBudget(self.mu).event
         before = math.fsum(each.share for each in self.releases[:-1])

@@ -1,4 +1,4 @@
-"""What a release costs, in numbers only: events, calibration, sensitivities; no points.
+"""Events, calibration and sensitivities: the cost of releases, in numbers only.
 
 Each name is loaded on first use.
 """

@@ -547,8 +547,8 @@ CHANGES = (
         "mean table unlike",
     ),
     Change(
-        "_mean.table_releases:TableMean.release",
-        takes(records=lambda a: dataclasses.replace(a.records, groups=None)),
+        "_mean.estimator:PrivateFrechetMean._release",
+        takes(data=lambda a: _of_rows(a.data)),
         "a table protects rows, not people",
         "people mean table",
     ),

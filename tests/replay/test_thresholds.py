@@ -37,6 +37,8 @@ THRESHOLDS = {
     "_location_scale.columns:_CERTAIN": (0.0, 1e9, ("adagrad columns", "regression columns")),
     "_location_scale.points:_FEW": (0, MOST, ("mean found", "search hyperboloid")),
     "_location_scale.points:_FEW_RECORDS": (0.0, 1e9, ("mean found", "search euclidean")),
+    "_mean.table_releases:_FEW": (0, MOST, ("mean table unlike", "mean table alike")),
+    "_mean.table_releases:_FEW_NEED": (0.0, 1e9, ("mean table unlike", "mean table alike")),
     "_location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
     "_location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
     "_location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
