@@ -287,7 +287,7 @@ def test_shares_that_are_none(share, drawn):
 
 def test_a_share_is_read_once(drawn):
     class Turns:
-        asked = 0
+        requested = 0
 
         def __float__(self):
             self.requested += 1
