@@ -264,7 +264,7 @@ def test_every_door_takes_every_kind_of_ids(kind, door, recording_accountant):
 @pytest.mark.parametrize("kind", ID_KINDS)
 def test_clients_of_every_kind_can_be_written_to_a_checkpoint(kind, tmp_path, recording_accountant):
     X = np.random.default_rng(14).normal(size=(24, 2))
-    mean = PrivateFrechetMean("euclidean", center=[0.0, 0.0], radius=1.0)
+    mean = PrivateFrechetMean("euclidean", center=[0.0, 0.0], radius=1.0, epsilon=30.0)
     settings = {"checkpoint": tmp_path / "run.json", "fit_id": "trial"}
     model = FederatedEstimator(mean, 2, 2, accountant=recording_accountant, **settings)
     found = [model.fit(X, clients=ID_KINDS[kind](ROWS_OF_DOORS)).point_ for _ in range(2)]

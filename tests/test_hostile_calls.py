@@ -745,7 +745,7 @@ def test_every_public_class_that_takes_rows_is_attacked():
 
 
 def quotes(self, table):
-    raise PublicValueError(f"bad {np.ravel(table)[0]}")
+    raise ValueError(f"bad {np.ravel(table)[0]}")
 
 
 @pytest.mark.parametrize("owner", [ConfidenceRegion, PrivateFrechetMean, Recenter, SpectrumDisplay])

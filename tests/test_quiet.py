@@ -188,7 +188,7 @@ def test_foreign_words_are_replaced_after_a_charge(case):
     def release():
         with charged:
             FOREIGN[case](ROWS)
-        charged.settle()
+        charged.raise_failure()
 
     words = said(release)
     assert SECRET not in words and "was charged before this error" in words
