@@ -212,7 +212,11 @@ def attacked_fits():
     ball = 0.3 * rows, changed(0.3 * rows, [-0.9, 0.0, 0.3])[0]
     yield "tangent components", PrivateTangentPCA(2, "euclidean", radius=1.0), ball, ()
     settings = {"radius": 1.0, "noise": "gaussian"}
-    for way in ({"mechanism": "tangent"}, {"mechanism": "gradient"}, {"radius": "private"}):
+    for way in (
+        {"mechanism": "tangent"},
+        {"mechanism": "gradient"},
+        {"radius": "private", "epsilon": 8.0},
+    ):
         yield f"mean {way}", PrivateFrechetMean(**settings | way), ball, ()
     labels = np.arange(30) % 2
     yield "class means", PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]), ball, (labels,)
