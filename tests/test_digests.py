@@ -32,8 +32,9 @@ def test_some_fits_learn_what_they_learned_before(tool, stored):
 
 
 @pytest.mark.slow
-def test_all_fits_learn_what_they_learned_before(tool):
-    assert tool.compare() == []
+def test_all_other_fits_learn_what_they_learned_before(tool, stored):
+    names = list(stored)
+    assert tool.compare([name for name in names if name not in set(names[::7])]) == []
 
 
 def test_all_estimators_units_and_laws_are_among_them(tool, stored):

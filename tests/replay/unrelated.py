@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 
+@functools.cache
 def unrelated(pair: Any) -> tuple:
     """Other data of the public shape of ``pair.data``.
 
