@@ -83,33 +83,47 @@ def many_digits(dim, scale, mu, epsilon):
     return ends / 2 + value * z * mpmath.exp(-z) / 2
 
 
-@pytest.mark.mostly_slow(4)
-@pytest.mark.parametrize(
-    ("dim", "scale", "mu", "epsilon"),
-    [
-        (1, 1.0, 0.3, 1.0),
-        (2, 1.0, 0.05, 0.97),
-        (3, 1.05, 0.1, 1.0),
-        (3, 3.0, 1e-4, 0.3),
-        (6, 0.01, 2.0, 99.0),
-        (50, 0.5, 0.027, 1.0),
-        (300, 10.0, 0.01, 0.03),
-        (1000, 0.12, 0.08, 1.0),
-        (1000, 0.2, 1e-3, 0.9),
-        (6, 1.0, 0.1, 2.5),  # far out: beyond every loss of the law alone
-        (3, 1.0, 0.02, 1.4),
-        (50, 1.0, 0.0, 0.5),
-        (1000, 0.1, 0.0, 1.0),
-        (2, 20.0, 0.0, 0.0),
-    ],
-)
-def test_profile_against_sixty_digits(dim, scale, mu, epsilon):
-    far = epsilon > 1.2 / scale
-    with mpmath.workdps(120 if far else 60):  # there the two tails cancel
-        exact = many_digits(dim, scale, mu, epsilon)
+# Dimension, scale, mu and epsilon, and `many_digits` of them, to 25 digits.
+DIGITS = {
+    (1, 1.0, 0.3, 1.0): "0.06521117006489946206841993",
+    (2, 1.0, 0.05, 0.97): "0.004233927965272327894737628",
+    (3, 1.05, 0.1, 1.0): "0.0008755784848449888296012781",
+    (3, 3.0, 1e-4, 0.3): "0.000956923451046651037453535",
+    (6, 0.01, 2.0, 99.0): "0.1714283599847995995766833",
+    (50, 0.5, 0.027, 1.0): "0.000009180927105231890455689031",
+    (300, 10.0, 0.01, 0.03): "0.00001721651278092546670604686",
+    (1000, 0.12, 0.08, 1.0): "0.00001488869305862273308892061",
+    (1000, 0.2, 1e-3, 0.9): "1.944767411913325890150661e-10",
+    (6, 1.0, 0.1, 2.5): "9.013402115723114019307194e-58",  # far out: beyond every loss of the law alone
+    (3, 1.0, 0.02, 1.4): "2.491788876452596983265504e-95",
+    (50, 1.0, 0.0, 0.5): "0.000003209951176028108968435072",
+    (1000, 0.1, 0.0, 1.0): "0.0001067110951472609579299692",
+    (2, 20.0, 0.0, 0.0): "0.01590780448839452959640677",
+}
+
+
+@pytest.mark.parametrize(("dim", "scale", "mu", "epsilon"), DIGITS)
+def test_profile_against_many_digits(dim, scale, mu, epsilon):
+    exact = mpmath.mpf(DIGITS[dim, scale, mu, epsilon])
     event = LaplaceEvent(dim, scale)
     ours = event.delta_with_gaussian(mu, epsilon) if mu else event.delta(epsilon)
     assert exact <= ours <= exact * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (1, 1.0, 0.3, 1.0),
+        (2, 20.0, 0.0, 0.0),
+        pytest.param((3, 1.0, 0.02, 1.4), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_digits_are_those_of_the_integral(case):
+    """Of each kind the quickest; the others were found by the same function."""
+    epsilon, scale = case[3], case[1]
+    with mpmath.workdps(120 if epsilon > 1.2 / scale else 60):  # far out the two tails cancel
+        assert abs(many_digits(*case) / mpmath.mpf(DIGITS[case]) - 1) < 1e-24
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 20, 140, 1000])

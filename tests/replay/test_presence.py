@@ -94,6 +94,17 @@ def moments(name, geometry, radius, near, far):
 TABLES = list(tables())
 
 
+def later(table):
+    """Whether a quick run leaves it out: slow spaces and noisy answers that others there hold."""
+    if table.name.startswith("mean"):
+        known = ("euclidean", "hyperboloid", "spd")
+        return "found" in table.name and not table.quiet and table.name.split()[2] not in known
+    return "stiefel" in table.name
+
+
+WITH_SLOW = [pytest.param(t, marks=[pytest.mark.slow] if later(t) else []) for t in TABLES]
+
+
 def check_both(tape):
     """Raise unless the charge covers a record that is replaced, and one that is present or not."""
     ((place, event),) = tape.charges
@@ -125,7 +136,7 @@ def check_count(tape):
     assert [d.moved * d.bound[0] / d.presence for d in counts] == [1.0]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", WITH_SLOW, ids=lambda table: table.name)
 def test_a_record_more_moves_nothing_beyond_its_presence(table):
     """One recording without the record answers for each place at which it may be added."""
     less = table.rows(slice(0, N))
