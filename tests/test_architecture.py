@@ -21,6 +21,7 @@ def tool():
     return module
 
 
+@pytest.mark.slow
 def test_no_number_of_the_net_rises():
     """Lines that default fits enter, functions that decide again, modules that see records.
 

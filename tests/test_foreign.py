@@ -131,7 +131,7 @@ def test_noisy_sums_are_the_trees_that_describe_them(count):
         assert noisy_sums(3.0, count, **settings) == as_event(tree, ADDED)
 
 
-@pytest.mark.parametrize("steps", [1, 200])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.slow), 200])
 def test_poisson_sampling(steps):
     tree = de.SelfComposedDpEvent(de.PoissonSampledDpEvent(0.01, de.GaussianDpEvent(1.0)), steps)
     accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)

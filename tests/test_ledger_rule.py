@@ -103,7 +103,7 @@ def history(seed, law, path):
 
 
 @pytest.mark.parametrize("law", [Pure, Gaussian], ids=lambda law: law.__name__)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
 def test_every_history_follows_the_rule(law, part, tmp_path):
     for seed in range(part, SEEDS, 4):
         whole, handles, models = history(seed, law, tmp_path / f"{seed}.ledger")

@@ -184,7 +184,13 @@ def least_p_value(law, factor):
     return min(map(p_value, uniform(draw(factor, rng))))
 
 
-@pytest.mark.parametrize("law", LAWS)
+# What takes longest; a quick run holds its draws, one by one and by themselves.
+LONG = ("discrete-gaussian, averaged",)
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in LAWS]
+)
 def test_noise_has_its_law_and_half_of_it_has_not(law):
     assert least_p_value(law, 1.0) > LEAST
     assert least_p_value(law, 0.5) < LEAST

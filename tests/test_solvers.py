@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 from unittest import mock
 
@@ -87,13 +88,20 @@ def solvers(moves, clip_norm=5.0):
 # -- without noise they are the textbook algorithms -----------------------------------------------
 
 
+@functools.cache
+def mean_of_a_cloud(geometry):
+    """The problem and its answer, which all solvers are held to."""
+    problem = cloud_problem(geometry)
+    target = descend(problem, problem.ball.center, Moves(60, 0.7), 5.0)
+    assert np.linalg.norm(exact_mean(GradientQuery(problem, target, 5.0))) < 1e-6 / problem.n
+    return problem, target
+
+
 @pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
 @pytest.mark.parametrize("name", list(solvers(Moves(20))))
 def test_without_noise_the_mean_is_found(geometry, name):
-    problem = cloud_problem(geometry)
-    target = descend(problem, problem.ball.center, Moves(60, 0.7), 5.0)
-    assert np.linalg.norm(exact_mean(GradientQuery(problem, target, 5.0))) < 1e-6 / problem.n
+    problem, target = mean_of_a_cloud(geometry)
     steps = tuple(1.0 / (t + 1) for t in range(60))
     solver = solvers(Moves(60, steps))[name]
     with no_noise():

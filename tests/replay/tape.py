@@ -639,6 +639,8 @@ class Pair:
         Checks the charge in another way than :meth:`Tape.check_charge`.
     public : tuple of int
         Places in `data` that are public, so that unrelated data share them.
+    slow : bool
+        No quick run replays it: the same fit elsewhere holds what this space adds nothing to.
     """
 
     name: str
@@ -652,6 +654,7 @@ class Pair:
     mine: Callable = lambda draw: True
     charge: Callable = Tape.check_charge
     public: tuple[int, ...] = ()
+    slow: bool = False
     xfail: str = ""
 
     def run(self, fault=None, strangers=False) -> Tape:

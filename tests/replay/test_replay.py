@@ -9,7 +9,11 @@ from replay.pairs import PAIRS
 @pytest.mark.parametrize(
     "pair",
     [
-        pytest.param(p, marks=[pytest.mark.xfail(strict=True, reason=p.xfail)] if p.xfail else [])
+        pytest.param(
+            p,
+            marks=[pytest.mark.xfail(strict=True, reason=p.xfail)] * bool(p.xfail)
+            + [pytest.mark.slow] * p.slow,
+        )
         for p in PAIRS
     ],
     ids=lambda p: p.name,
