@@ -83,7 +83,8 @@ def many_digits(dim, scale, mu, epsilon):
     return ends / 2 + value * z * mpmath.exp(-z) / 2
 
 
-# Dimension, scale, mu and epsilon, and `many_digits` of them, to 25 digits.
+# Dimension, scale, mu and epsilon, and `many_digits` of them, to 25 digits; from 1.2 / scale on far
+# out, beyond every loss of the law alone.
 DIGITS = {
     (1, 1.0, 0.3, 1.0): "0.06521117006489946206841993",
     (2, 1.0, 0.05, 0.97): "0.004233927965272327894737628",
@@ -94,7 +95,7 @@ DIGITS = {
     (300, 10.0, 0.01, 0.03): "0.00001721651278092546670604686",
     (1000, 0.12, 0.08, 1.0): "0.00001488869305862273308892061",
     (1000, 0.2, 1e-3, 0.9): "1.944767411913325890150661e-10",
-    (6, 1.0, 0.1, 2.5): "9.013402115723114019307194e-58",  # far out: beyond every loss of the law alone
+    (6, 1.0, 0.1, 2.5): "9.013402115723114019307194e-58",
     (3, 1.0, 0.02, 1.4): "2.491788876452596983265504e-95",
     (50, 1.0, 0.0, 0.5): "0.000003209951176028108968435072",
     (1000, 0.1, 0.0, 1.0): "0.0001067110951472609579299692",
