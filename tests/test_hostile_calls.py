@@ -41,7 +41,6 @@ from skriemdp import (
     PrivateTangentPCA,
     PublicTable,
 )
-from skriemdp._errors import PublicValueError
 from skriemdp._quiet import QuietQueries
 from skriemdp.datasets import from_frame, region_covariance
 from skriemdp.federated import (
