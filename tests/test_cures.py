@@ -724,6 +724,7 @@ NOT_MET = {
         "the checkpoint holds a run",
         "is a list of the parts of all points",
         "hold one value in most rows",
+        "scores hardly vary beside those at the center",
         "class means label hardly more records right",
     ),
     "points that are not of a manifold": (

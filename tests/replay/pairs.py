@@ -849,6 +849,9 @@ def tables():
         for epsilon in (30.0, 120.0):  # with few and with many records beside the noise
             fit = fitted(PrivateFrechetMean, "euclidean", epsilon=epsilon, **gaussian)
             pair(f"mean table {name} {epsilon:g}", fit, *changed(X, *ends), attains=0.3)
+    # A record crosses the norm: the number of clipped rows moves.
+    inside = changed(clouds["unlike"], 5.0 * np.ones(p), ends[1])
+    pair("mean table count", fit, *inside)
     pair("mean table noisy", fit, *changed(clouds["unlike"], *ends), quiet=False)
     # Laplace noise of the mean is fixed before the search, which may leave some of its share.
     fit = fitted(PrivateFrechetMean, "euclidean", epsilon=30.0)
@@ -1331,6 +1334,11 @@ def _ranges_of_targets():
         fit = fitted(PrivateNoisyAdaGrad, loss, **options)
         pair(f"adagrad constant {loss}", fit, (X, y[0]), (X, y[1]), attains=0.5)
         pair(f"adagrad constant {loss} noisy", fit, (X, y[0]), (X, y[1]), quiet=False)
+    # A target crosses the end of the range: the number of clipped ones moves.
+    within = y[0].copy()
+    within[0] = 5.0
+    fit = fitted(PrivateNoisyAdaGrad, "huber")
+    pair("adagrad constant count", fit, (X, within), (X, y[0]))
     settings = {"feature_norm": 1.0, "n_steps": 3, "epsilon": 3.0}
     fit = fitted(PrivateNoisyAdaGrad, "squared_error", **settings)
     pair("adagrad targets", fit, (X, y[0]), (X, y[1]), attains=0.3)
