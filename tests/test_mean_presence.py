@@ -48,7 +48,7 @@ def test_a_fit_states_the_released_number_and_both_relations(tmp_path):
     assert spent.event == GaussianEvent(1.0 / gaussian_mu(1.0, 1e-5))
     assert spent.public["arithmetic"] == "exact integers" and "n" not in spent.public
     sd = spent.public["noise of n"]
-    assert sd == pytest.approx(1.0 / (spent.mu * math.sqrt(0.6)), rel=1e-6)
+    assert sd == pytest.approx(1.0 / (spent.mu * math.sqrt(0.5)), rel=1e-6)
     assert abs(spent.public["n released"] - len(X)) < 8.0 * sd
     (entry,) = budget.history
     assert entry.params["unit"] == PRESENT
@@ -327,7 +327,7 @@ def _audited(statistic):
 
 def _count_and_sum(found):
     mu = gaussian_mu(EPSILON, 1e-5)
-    return found[:, 0] * 0.6 * mu**2 + found[:, 1] * 0.99 * mu**2 / 4.0
+    return found[:, 0] * 0.5 * mu**2 + found[:, 1] * 0.99 * mu**2 / 4.0
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
     """
 
     __metadata_request__fit = {"groups": True}
-    _share_after_presence = 0.45
+    _share_after_presence = 0.42
     _rule: ClassRule
     inference_: Any = RequiresParameter("uncertainty=True")
     covariances_: Any = RequiresParameter("uncertainty=True")

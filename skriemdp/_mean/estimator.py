@@ -532,7 +532,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     @property
     def _share_after_presence(self) -> float:
-        return 0.45 if self.uncertainty else 0.6
+        return 0.42 if self.uncertainty else 0.5
 
     def _needs_public_n(self, groups: Any) -> str:
         others = "unit='record', under which it is public."

@@ -118,7 +118,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Point
     """
 
     __metadata_request__fit = {"groups": True}
-    _share_after_presence = 0.45
+    _share_after_presence = 0.42
 
     def __init__(
         self,

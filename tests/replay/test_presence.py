@@ -28,7 +28,7 @@ from skriemdp._mechanisms.counts import GaussianCount
 from skriemdp.geometry import Euclidean, Grassmann, Hyperboloid, Product, Sphere
 from skriemdp.geometry._spd.base import SPDGeometry
 from skriemdp.ledger._units import PRESENT
-from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy._events import ParallelEvent
 
 N, EPSILON = 120, 20.0
@@ -332,3 +332,27 @@ def test_faults_are_found(fault, monkeypatch):
     fault(monkeypatch)
     with pytest.raises((AssertionError, RuntimeError)):  # the fit may see it itself
         replayed(table, *pair)
+
+
+ASIDE = 25317829.903411347  # each radius of a search is rounded down to its grid, so it goes on
+
+
+@pytest.mark.parametrize("dim", [3, 60, 400])
+@pytest.mark.parametrize("kind", ["mean", "bars", "classes"])
+def test_both_totals_cover_a_search_that_takes_all_its_rounds(kind, dim):
+    """Radii of many columns have high levels, and records far away ask for many of them."""
+    m, delta, taken = 1200, PrivateFrechetMean().delta, []
+    data, labels = np.zeros((m, dim)), np.arange(m) % 3
+    data[:, 0] = ASIDE
+    for times in (1.02, 1.5):  # of the number from which on rounds are cheap
+        epsilon = gaussian_epsilon(times * 63.0 * math.sqrt(dim) / m, delta)
+        fit = {
+            "mean": fitted(PrivateFrechetMean, "euclidean", epsilon=epsilon, noise="gaussian"),
+            "bars": fitted(PrivateFrechetMean, "euclidean", epsilon=epsilon, uncertainty=True),
+            "classes": fitted(PrivateMinimumDistanceToMean, epsilon=epsilon, classes=[0, 1, 2]),
+        }[kind]
+        tape = Tape(unit=PRESENT)
+        tape.record(fit, (data, labels))
+        check_both(tape)
+        taken.append(len({draw.label for draw in tape.draws if "rough mean" in draw.label}))
+    assert max(taken) >= 8
