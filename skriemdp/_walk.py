@@ -7,11 +7,11 @@ which records a function carries.
 from __future__ import annotations
 
 import functools
-import inspect
 import numbers
 import sys
 import types
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -109,16 +109,19 @@ def _parts(value: Any, names: tuple[str, ...]) -> list[_Part]:
 
 
 def _function_parts(function: types.FunctionType) -> list[_Part]:
+    """List defaults, closure and the globals that a function, or one within it, names."""
+    code = function.__code__
+    names = tuple(_names(code))
     inside = [("a default", part) for part in function.__defaults__ or ()]
     inside += (function.__kwdefaults__ or {}).items()
     inside += vars(function).items()  # __wrapped__ among them
-    try:
-        reached = inspect.getclosurevars(function)
-    except ValueError:  # a cell that is not filled yet
-        return [(name, part, ()) for name, part in inside]
-    names = (*reached.globals, *reached.unbound)
-    inside += reached.nonlocals.items()
-    for name, value in reached.globals.items() if not _is_library(function.__module__) else ():
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            inside.append((name, cell.cell_contents))
+        except ValueError:  # not filled yet
+            continue
+    for name in names if not _is_library(function.__module__) else ():
+        value = function.__globals__.get(name)
         # Functions of other modules are libraries, with tables of their own.
         foreign = isinstance(value, types.FunctionType) and value.__module__ != function.__module__
         if not foreign:
@@ -133,3 +136,11 @@ def _is_library(module: str | None) -> bool:
         return True
     file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
     return "site-packages" in file or "dist-packages" in file
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield globals and attributes that the code and the functions within it name."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

@@ -56,7 +56,8 @@ def test_a_built_in_error_is_noticed():
 
 
 def test_nothing_looks_at_bytecode():
-    for path in PACKAGE.rglob("*.py"):
+    """Only the search for records that a user's function carries asks which globals it names."""
+    for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "_walk.py"}:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
         assert not names & {"co_code", "__code__", "tb_lasti", "f_lasti", "co_consts", "co_names"}

@@ -199,6 +199,17 @@ def uses_a_helper(point, X, y):
     return uses_a_dict(point, X, y)
 
 
+def uses_it_within(point, X, y):
+    return point - X + sum(0.0 * row[0] for row in TABLE["rows"])
+
+
+def uses_it_inside(point, X, y):
+    def shifted():
+        return point - X + TABLE["rows"][0]
+
+    return shifted()
+
+
 @pytest.fixture
 def globals_with_data():
     HELD.rows, TABLE["rows"] = X.copy(), X.tolist()
@@ -207,12 +218,26 @@ def globals_with_data():
     TABLE.clear()
 
 
-@pytest.mark.parametrize("function", [uses_an_attribute, uses_a_dict, uses_a_helper])
+USES = [uses_an_attribute, uses_a_dict, uses_a_helper, uses_it_within, uses_it_inside]
+
+
+@pytest.mark.parametrize("function", USES)
 def test_data_in_globals_are_found(function, globals_with_data):
     budget = PrivacyAccountant(epsilon=1.0)
     with pytest.raises(TypeError, match="gradient carries"):
         PrivateRiemannianERM(gradient=function, accountant=budget).fit(X)
     assert len(budget.history) == 0
+
+
+def test_a_cell_that_is_empty_hides_no_other():
+    def gradient(point, X, y):
+        return point - X + rows[0] if rows else later
+
+    rows = X.copy()
+    if rows is None:
+        later = 0.0
+    with pytest.raises(TypeError, match="gradient carries"):
+        PrivateRiemannianERM(gradient=gradient, accountant=PrivacyAccountant()).fit(X)
 
 
 def test_globals_without_data_pass():
