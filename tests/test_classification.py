@@ -158,14 +158,14 @@ def test_wide_classes_are_told_apart_in_the_coordinates_of_their_means(epsilon, 
 def test_labels_without_a_meaning_are_named_and_warned_of():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(2000, 3)), rng.choice(3, size=2000, p=[0.7, 0.2, 0.1])
-    model = PrivateMinimumDistanceToMean(radius=3.0, classes=range(3), epsilon=0.27)
+    model = PrivateMinimumDistanceToMean(radius=3.0, classes=range(3), epsilon=0.27, random_state=0)
     with pytest.warns(UserWarning, match="hardly more records right"):
         model.fit(X, y)
     assert model.decision_ == "largest class"
     assert (model.predict(X) == 0).all()
     assert (model.predict_proba(X).argmax(axis=1) == 0).all()
     model.set_params(epsilon=5.0)
-    with pytest.warns(UserWarning, match="hardly more records right"):
+    with pytest.warns(UserWarning, match="hardly more records right|differ by no more than"):
         model.fit(X, y)  # the shares of the classes alone tell a linear decision
     assert (model.predict(X) == 0).mean() > 0.99
     # What one fit learned another forgets.

@@ -9,7 +9,7 @@ from scipy import sparse
 from skriemdp import PrivateNoisyAdaGrad
 from skriemdp._groups import Groups
 from skriemdp._location_scale import columns
-from skriemdp._location_scale.columns import ColumnSearch
+from skriemdp._location_scale.columns import ColumnRule, ColumnSearch
 from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBallEstimate, RowBounds
 from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._mechanisms.units import Units
@@ -24,7 +24,7 @@ def search(X, mu=2.0, seed=0, groups=None, center=None, norm=None, **more):
     center = np.zeros(X.shape[1]) if center is None else center
     norm = float(np.median(np.linalg.norm(X - center, axis=1))) if norm is None else norm
     budget = GaussianBudget(mu)
-    plan = ColumnSearch(n, X.shape[1], mu, 4.0, center=center, norm=norm, **more)
+    plan = ColumnSearch(n, X.shape[1], mu, ColumnRule(4.0), center=center, norm=norm, **more)
     found = plan.release(Units((X,), groups), budget, NoiseStreams(seed))
     return found, 1.0 - budget.remaining
 
@@ -41,7 +41,7 @@ def test_unlike_columns_get_their_own_places_and_scales():
     assert (0.3 < found.scale / UNITS).all() and (found.scale / UNITS < 2.5).all()
     np.testing.assert_allclose((found.center - shift) / UNITS, 0.0, atol=1.5)
     np.testing.assert_allclose(found.limit, 4.0 * found.scale)
-    assert spent <= ColumnSearch(N, D, 2.0, 4.0).share + 1e-12
+    assert spent <= ColumnRule(4.0).total + 1e-12
 
 
 def test_alike_columns_keep_one_scale_and_are_clipped():
@@ -61,7 +61,7 @@ def test_constant_and_rare_columns_are_atoms():
     one, zero = rows[X[:, 3] == 1.0, 3], rows[X[:, 3] == 0.0, 3]
     assert np.ptp(one) == np.ptp(zero) == 0.0
     assert one[0] == 2.0 and abs(zero[0]) <= 0.5
-    assert spent == pytest.approx(ColumnSearch(N, D, 2.0, 4.0).share)
+    assert spent == pytest.approx(ColumnRule(4.0).total)
 
 
 def test_without_atoms_a_part_of_the_budget_is_left():
@@ -109,7 +109,7 @@ def test_sparse_and_dense_tables_answer_alike():
     X = normal() * (np.random.default_rng(1).random((N, D)) < 0.6)
     dense, _ = search(X, fixed=True, norm=3e3)
     budget = GaussianBudget(2.0)
-    plan = ColumnSearch(N, D, 2.0, 4.0, fixed=True, center=np.zeros(D), norm=3e3)
+    plan = ColumnSearch(N, D, 2.0, ColumnRule(4.0), fixed=True, center=np.zeros(D), norm=3e3)
     stored = plan.release(Units((sparse.csr_array(X),)), budget, NoiseStreams(0))
     for name in ("center", "limit", "scale"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(dense, name))
@@ -129,7 +129,7 @@ def test_people_of_equal_rows_answer_as_their_rows_would(copies):
 def test_what_is_asked_is_a_rule_of_public_numbers():
     assert not ColumnSearch.is_seen(10**9, 1, 1.0)
     assert ColumnSearch.is_seen(640, 100, 1.0) and not ColumnSearch.is_seen(639, 100, 1.0)
-    asked = {"column_clip": True}
+    asked = {"column_rule": ColumnRule(4.0)}
     assert RowBounds(5000, 4, 1.0, **asked).columns is not None
     assert RowBounds(5000, 4, 1.0).columns is None
     assert RowBounds(5000, 4, 1.0, norm=1.0, **asked).columns is None
@@ -140,7 +140,7 @@ def test_what_is_asked_is_a_rule_of_public_numbers():
 @pytest.mark.parametrize("d", [1, 2, 64])
 def test_the_longest_path_leaves_enough_for_the_model(t, d):
     for center in (None, np.zeros(d)):
-        share = RowBounds(1000, d, t / 1000, center, column_clip=4.0).share
+        share = RowBounds(1000, d, t / 1000, center, column_rule=ColumnRule(4.0)).share
         assert share + COUNT_SHARE <= (0.57 if t >= 64.0 * math.sqrt(2.0) else 0.67)
 
 
@@ -241,4 +241,4 @@ def test_the_ridge_of_a_weight_is_that_of_its_coefficient():
 
 def test_nothing_is_spent_where_integers_are_too_coarse():
     with pytest.raises(ValueError, match="fewer integers than rounding needs"):
-        ColumnSearch(10**9, 10**6, 2e-7, 4.0)
+        ColumnSearch(10**9, 10**6, 2e-7, ColumnRule(4.0))

@@ -28,6 +28,7 @@ from skriemdp._linear_model.glm import (
     unit_rows,
 )
 from skriemdp._linear_model.releases import ScaledMean
+from skriemdp._location_scale.columns import ColumnRule
 from skriemdp._location_scale.row_releases import (
     COUNT_SHARE,
     LABEL_CLIP,
@@ -127,16 +128,16 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     public_X = _public_rows(model, p, facts["sparse"])
     center, norm = _bounds(model, p, facts["sparse"], public_X)
     # Public directions are those of rows as they are; scales of many columns fill a sparse table.
-    column_clip = None
+    rule = None
     if model.subspace is None and not (facts["sparse"] and p > 512):
-        column_clip = TARGET_CLIP if classes is None else LABEL_CLIP
+        rule = ColumnRule(TARGET_CLIP if classes is None else LABEL_CLIP)
     interval = _interval(model, classes)
     targets = None if classes is not None else _target_bounds(n, mu, interval)
     few = targets is not None and targets.search is not None and n * mu < LEAST_FOR_MODEL
     if few and targets:
         targets = dataclasses.replace(targets, shares=constant_shares())
         center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
-    bounds = RowBounds(n, p, mu, center, norm, column_clip=column_clip)
+    bounds = RowBounds(n, p, mu, center, norm, column_rule=rule)
     plain = not (facts["sparse"] or grouped or public_X is not None or model.batch_size)
     if classes is None and plain and _whitens(model, p, n * mu):
         bounds = dataclasses.replace(bounds, white=True)

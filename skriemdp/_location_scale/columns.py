@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -68,6 +68,37 @@ class Columns:
     atoms: np.ndarray
 
 
+class ColumnRule(NamedTuple):
+    """How columns are looked at, and when they get scales of their own; public.
+
+    Attributes
+    ----------
+    clip : float
+        Columns are clipped at so many scales.
+    share, inside : float
+        Of ``mu**2``; and the part of it that places quantiles inside one cell.
+    passes : int
+        How often that is done, for columns that are narrower again, for that part each time.
+    tails : float
+        Of ``mu**2`` besides, for quantiles farther out of columns whose fifths are one place.
+    price : float or None
+        Columns have scales of their own if one norm for all costs a column so many times the noise
+        that it would have by itself, in root mean square.  None: a rule for rows of models.
+    """
+
+    clip: float
+    share: float = _SHARE
+    inside: float = _INSIDE
+    passes: int = 1
+    tails: float = 0.0
+    price: float | None = None
+
+    @property
+    def total(self) -> float:
+        """The most that is spent of ``mu**2``."""
+        return self.share * (1.0 + self.inside * (self.passes - 1)) + self.tails
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnSearch:
     """Plans private quantiles of all columns together, one vector of truth values at a time.
@@ -78,27 +109,17 @@ class ColumnSearch:
         Numbers of records and of columns.
     mu : float
         Gaussian differential privacy parameter of the whole fit.
-    clip : float
-        Columns are clipped at so many scales.
+    rule : ColumnRule
     fixed : bool, default=False
         Whether the centre is public and stays: the scale of a column is then that of the farther of
         two quantiles.
     center : float or ndarray of shape (d,), default=0.0
     norm : float, default=1.0
         Of the rows less `center`; both released, and set before :meth:`release`.
-    share, inside : float
-        Of ``mu**2``; and the part of it that places quantiles inside one cell.
-    passes : int, default=1
-        How often that is done, for columns that are narrower again, for that part each time.
-    tails : float, default=0.0
-        Of ``mu**2`` besides, for quantiles farther out of columns whose fifths are one place.
-    price : float or None, default=None
-        Columns have scales of their own if one norm for all costs a column so many times the noise
-        that it would have by itself, in root mean square.  None: a rule for rows of models.
 
     Notes
     -----
-    *Guarantee*: within `total` of ``mu**2``.  Each of the releases is a sum of one vector per
+    *Guarantee*: within ``rule.total`` of ``mu**2``.  Each release is a sum of one vector per
     record, ``[x_j <= t_j] - level`` for thresholds that are functions of earlier ones
     (docs/theory/location-scale.md, section 4).  What is not spent is left in the budget.
 
@@ -111,15 +132,10 @@ class ColumnSearch:
     n: int
     d: int
     mu: float
-    clip: float
+    rule: ColumnRule
     fixed: bool = False
     center: Any = 0.0
     norm: float = 1.0
-    share: float = _SHARE
-    inside: float = _INSIDE
-    passes: int = 1
-    tails: float = 0.0
-    price: float | None = None
 
     def __post_init__(self) -> None:
         least = min(self._grid_share, self._inside_share)
@@ -134,20 +150,15 @@ class ColumnSearch:
 
     @property
     def _grid_share(self) -> float:
-        return (1.0 - self.inside) * self.share / _ROUNDS
+        return (1.0 - self.rule.inside) * self.rule.share / _ROUNDS
 
     @property
     def _inside_share(self) -> float:
-        return self.inside * self.share / _INSIDE_ROUNDS
-
-    @property
-    def total(self) -> float:
-        """The most that is spent of ``mu**2``."""
-        return self.share * (1.0 + self.inside * (self.passes - 1)) + self.tails
+        return self.rule.inside * self.rule.share / _INSIDE_ROUNDS
 
     def reserve(self, budget: GaussianBudget) -> None:
         """Take from the budget of a plan all that may be spent here."""
-        budget.take(self.total, COLUMNS)
+        budget.take(self.rule.total, COLUMNS)
 
     def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Columns:
         """Quantiles of the columns of a table, dense or CSR; people give the shares of own rows."""
@@ -183,11 +194,11 @@ class ColumnSearch:
         found, least, most = _places(ask, grid.shape, _ROUNDS)
         low, high = _cells(grid, found)
         # Neighbouring cells may share the quantiles of a narrow column, too.
-        apart = int(self.passes > 1)
+        apart = int(self.rule.passes > 1)
         same = np.flatnonzero(found[1::2] - found[::2] <= apart)
         # Two answers that may well be one.
         atoms = most[::2] >= least[1::2]
-        for number in range(self.passes):
+        for number in range(self.rule.passes):
             if len(same) == 0:
                 break
             own = np.stack([2 * same, 2 * same + 1], axis=1).ravel()
@@ -210,9 +221,9 @@ class ColumnSearch:
         low, high = low.reshape(-1, 2), high.reshape(-1, 2)
         widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
         few = np.flatnonzero(atoms)
-        if self.tails > 0.0 and len(few):
+        if self.rule.tails > 0.0 and len(few):
             own = np.stack([2 * few, 2 * few + 1], axis=1).ravel()
-            ask = asking(grid[own], few, self.tails / _ROUNDS, _TAILS, "columns, beyond atoms")
+            ask = asking(grid[own], few, self.rule.tails / _ROUNDS, _TAILS, "columns, beyond atoms")
             found, least, most = _places(ask, grid[own].shape, _ROUNDS)
             ends = np.stack(_cells(grid[own], found)).mean(axis=0).reshape(-1, 2)
             seen = few[most[::2] < least[1::2]]
@@ -221,17 +232,17 @@ class ColumnSearch:
         # Far from zero neighbouring floats may be farther apart than that.
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
         usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
-        if self.price is not None:
-            if _price(ordinary) > self.price:
-                limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
-                return Columns(center + moves, limit, widths, True, atoms)
-        elif _are_unlike(ordinary, self.n * self.mu >= _CERTAIN * math.sqrt(self.d)):
-            limit = np.where(atoms, _ATOM_CLIP, self.clip) * widths
+        if self.rule.price is not None:
+            unlike = _price(ordinary) > self.rule.price
+        else:
+            unlike = _are_unlike(ordinary, self.n * self.mu >= _CERTAIN * math.sqrt(self.d))
+        if unlike:
+            limit = np.where(atoms, _ATOM_CLIP, self.rule.clip) * widths
             return Columns(center + moves, limit, widths, True, atoms)
         # A refused place was paid for: no column reaches much farther than it says.
         if 2 * len(ordinary) > self.d:
             usual = min(usual, float(np.median(ordinary)))
-        limit = self.clip * np.where(atoms, usual, np.maximum(widths, usual))
+        limit = self.rule.clip * np.where(atoms, usual, np.maximum(widths, usual))
         if not self.fixed:
             center = center + np.clip(0.0, *quantiles.T)
         return Columns(center, limit, np.ones(self.d), False, atoms)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skriemdp._errors import PublicRuntimeError
+from skriemdp._location_scale.columns import ColumnRule, Columns, ColumnSearch
 from skriemdp._location_scale.rows import records_of, scaled_rows
 from skriemdp._location_scale.search import (
     RADIUS,
@@ -29,7 +30,6 @@ from skriemdp._mechanisms.sum import private_sum
 from skriemdp._mechanisms.units import SeenRows, Units
 
 if TYPE_CHECKING:
-    from skriemdp._location_scale.columns import Columns, ColumnSearch
     from skriemdp._location_scale.grouped_rows import GroupedRows
     from skriemdp._location_scale.rows import Rows
     from skriemdp._location_scale.search import BallEstimate
@@ -221,11 +221,9 @@ class RowBounds:
         Of the search; by default a rule of n mu.
     white : bool, default=False
         Whether rows are whitened, where the norm is searched and so many records show how.
-    column_clip : float, optional
-        Columns may get scales of their own, where the norm is searched and so many records show
-        them, and are then clipped at so many scales.  By default they do not.
-    how : dict, optional
-        Other parameters of the :class:`ColumnSearch`.
+    column_rule : ColumnRule, optional
+        Columns may get scales of their own, by this rule, where the norm is searched and so many
+        records show them.  By default they do not.
 
     Notes
     -----
@@ -240,9 +238,8 @@ class RowBounds:
     norm: float | None = None
     max_level: float = 0.997
     shares: Shares | None = None
-    column_clip: float | None = None
+    column_rule: ColumnRule | None = None
     white: bool = False
-    how: dict[str, Any] | None = None
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -260,14 +257,11 @@ class RowBounds:
     @functools.cached_property
     def columns(self) -> ColumnSearch | None:
         """The search for the scales of columns; None where nobody asks or nothing would be seen."""
-        if self.column_clip is None or self.norm is not None:
+        if self.column_rule is None or self.norm is not None:
             return None
-        from skriemdp._location_scale.columns import ColumnSearch
-
         if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
-        search = ColumnSearch(self.n, self.d, self.mu, self.column_clip, self.center is not None)
-        return dataclasses.replace(search, **(self.how or {}))
+        return ColumnSearch(self.n, self.d, self.mu, self.column_rule, self.center is not None)
 
     @property
     def share(self) -> float:
@@ -287,7 +281,7 @@ class RowBounds:
     @property
     def _place_share(self) -> float:
         """Share that is spent before rows are whitened."""
-        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.total
+        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.rule.total
         return self._queried.shares.total + further
 
     @property
@@ -302,7 +296,7 @@ class RowBounds:
         if self.search is not None:
             unspent = self.search.shares.total - self.search.near().shares.total
         if self.columns is not None:
-            unspent += self.columns.total - self.columns.share
+            unspent += self.columns.rule.total - self.columns.rule.share
         return self.mu * math.sqrt(1.0 - self.share + unspent - COUNT_SHARE)
 
     def reserve(self, budget: GaussianBudget) -> None:

@@ -404,12 +404,6 @@ class LocationScaleSearch:
         """Mu of the search alone, whatever it finds."""
         return self.mu * math.sqrt(self.shares.total)
 
-    def own_budget(self) -> GaussianBudget:
-        """The budget of a search by itself, beside releases that others pay."""
-        planned = GaussianBudget(self.mu)
-        self.shares.reserve(planned, self.name)
-        return GaussianBudget(self.mu, planned.releases)
-
     def near(self) -> LocationScaleSearch:
         """The same search, without steps towards data far off."""
         return dataclasses.replace(self, shares=self.shares.near)

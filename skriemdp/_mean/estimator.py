@@ -782,9 +782,10 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         hidden = np.flatnonzero(place.columns.atoms).tolist()
         if known.unlike and hidden:
             warn_user(
-                f"columns {shown(hidden)} hold one value in most rows (a private estimate), which "
-                "does not tell their scale: they get the noise of the widest columns. Release "
-                "them by themselves, or divide them by a public number of their size."
+                f"columns {shown(hidden)} hold one value in most rows (a private estimate): what "
+                "lies far from it is clipped, and their mean may be off by up to a standard "
+                "deviation. Release them by themselves with a public center and radius, or use "
+                "more records or a larger epsilon."
             )
 
     def _learn_joint(self, joint: JointMean, inference: MeanInference, seen: TangentSample) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from skriemdp._location_scale.columns import ColumnRule
 from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBounds, few_shares
 from skriemdp._location_scale.search import james_stein
 from skriemdp._mean.planning import LAPLACE_GAIN, MEAN, law_after, with_laplace
@@ -68,6 +69,8 @@ class TableMean:
     n : int
     bounds : RowBounds
     mu : float
+    event : Event
+        All of it.
     law : LaplaceEvent or None
         Laplace noise of the mean, behind all that the searches may take.
     shrink : bool
@@ -84,17 +87,10 @@ class TableMean:
     n: int
     bounds: RowBounds
     mu: float
+    event: Event
     law: LaplaceEvent | None
     shrink: bool
     releases: tuple[Release, ...]
-
-    @property
-    def event(self) -> Event:
-        """Return the event of the fit."""
-        if self.law is None:
-            return GaussianBudget(self.mu).event
-        before = math.fsum(each.share for each in self.releases[:-1])
-        return compose([GaussianBudget(self.mu * math.sqrt(before)).event, self.law])
 
     def noise(self, mu: float) -> MeanNoise:
         """Noise of the mean, where `mu` is left for it."""
@@ -131,28 +127,28 @@ def plan_table_mean(
     """
     mu, dim = gaussian_mu(epsilon, delta), geometry.dim
     need = (_NEED * math.sqrt(dim) / (n * mu)) ** 2
-    share = min(max(need, _LEAST), _MOST)
-    how: dict[str, Any] = {"share": share, "inside": _INSIDE, "passes": _PASSES, "price": _PRICE}
     # From four times as many records on, far quantiles stand out of the noise.
-    how["tails"] = _TAILS if need < 1.0 / 16.0 else 0.0
-    bounds = RowBounds(
-        n, dim, mu, max_level=_HIGHEST, shares=few_shares(n * mu), column_clip=_CLIP, how=how
-    )
+    tails = _TAILS if need < 1.0 / 16.0 else 0.0
+    share = min(max(need, _LEAST), _MOST)
+    rule = ColumnRule(_CLIP, share, _INSIDE, _PASSES, tails, _PRICE)
+    how: Any = {"max_level": _HIGHEST, "shares": few_shares(n * mu), "column_rule": rule}
+    bounds = RowBounds(n, dim, mu, **how)
     if bounds.columns is None or (dim <= _FEW and n * mu < _FEW_NEED * math.sqrt(dim)):
         return None
     budget, law = GaussianBudget(mu), None
+    event: Event = budget.event
     budget.take(COUNT_SHARE, COUNT, 1)
     bounds.reserve(budget)
     before, usual = 1.0 - budget.remaining, 1.0 - (bounds.usual_mu / mu) ** 2
     if noise != "gaussian" and with_laplace(noise, dim, epsilon, delta):
         needed = LAPLACE_GAIN * (1.0 - before) / (1.0 - usual)
-        first = GaussianBudget(mu * math.sqrt(before)).event.mu
-        law = law_after(dim, epsilon, delta, mu, first, needed)
+        first = GaussianBudget(mu * math.sqrt(before))
+        law = law_after(dim, epsilon, delta, mu, first.event.mu, needed)
+        if law is not None:
+            event = compose([first.event, law])
     if law is None:
-        for one in (
-            mu * math.sqrt(budget.remaining),
-            mu,
-        ):  # what the searches leave lies in between
+        # What the searches leave lies in between.
+        for one in (mu * math.sqrt(budget.remaining), mu):
             MeanNoise(one, None).check(dim)
     last = Release(MEAN, budget.remaining, "gaussian" if law is None else "laplace", dim)
-    return TableMean(geometry, n, bounds, mu, law, shrink, (*budget.releases, last))
+    return TableMean(geometry, n, bounds, mu, event, law, shrink, (*budget.releases, last))

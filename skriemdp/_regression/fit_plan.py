@@ -19,6 +19,7 @@ from skriemdp._core.manifold_input import (
 )
 from skriemdp._core.work import Work, check_limit
 from skriemdp._errors import PublicValueError
+from skriemdp._location_scale.columns import ColumnRule
 from skriemdp._location_scale.row_releases import RowBounds
 from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._random import check_random_state
@@ -91,12 +92,13 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     _check_parameters(estimator, unit)
     mu = gaussian_mu(estimator.epsilon, estimator.delta)
     features, work = _feature_map(estimator, n, d, geometry.dim)
+    rule = None if features.limit is None else ColumnRule(features.limit)
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
         # The share of Gaussian rows within sqrt(d) standard deviations: a norm that holds nearly
         # all rows is a scale of its own where a few lie far off, and features would hardly differ.
-        RowBounds(n, d, mu, max_level=float(chi2.cdf(d, d)), column_clip=features.limit),
+        RowBounds(n, d, mu, max_level=float(chi2.cdf(d, d)), column_rule=rule),
         features,
     )
     left, base, public_base = 1.0 - scaling.share, None, None

@@ -12,6 +12,7 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
+from skriemdp._location_scale.columns import ColumnRule
 from skriemdp._location_scale.points import PointRecords, plan_point_search, warn_direction
 from skriemdp._location_scale.row_releases import (
     COUNT_SHARE,
@@ -351,7 +352,9 @@ def plan_releases(
     points = 0.0 if point_search is None else point_search.shares.total
     if features is None:
         bounds = RowBounds(n, n_features, mu, feature_center)
-        apart = dataclasses.replace(bounds, shares=few_shares(n * mu), column_clip=TARGET_CLIP)
+        apart = dataclasses.replace(
+            bounds, shares=few_shares(n * mu), column_rule=ColumnRule(TARGET_CLIP)
+        )
         if apart.columns is not None and apart.share + points <= _MOST_SEARCHED:
             bounds = apart
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
