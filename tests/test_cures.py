@@ -156,6 +156,7 @@ CASES = {
         mean(MANY, epsilon=0.3),
         mean(X[:50], epsilon=9.0),
     ),
+    "few records for scales of columns": (mean(X), mean(MANY), mean(X, **BALL)),
     "few records for a radius": (
         mean(X[:50], epsilon=0.3, center=np.zeros(3)),
         mean(X[:50], epsilon=0.3, **BALL),

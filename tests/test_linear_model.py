@@ -1,6 +1,7 @@
 """Private linear models: bounds of gradients, metrics, noise, the budget and what users see."""
 
 import math
+import re
 import tracemalloc
 import warnings
 from unittest import mock
@@ -1066,16 +1067,30 @@ def test_one_label_is_told_where_every_row_has_it(columns, classes):
     assert told[-2:] == [True, True] and not told[0]
 
 
-def test_a_rare_class_that_a_fit_cannot_see_is_told():
+def rare_in_narrow_column(n, part):
     rng = np.random.default_rng(0)
     units = 10.0 ** np.linspace(-3.0, 3.0, 8)
-    y = rng.random(3000) < 0.04
-    X = units * (rng.normal(size=(3000, 8)) + 3.0 * y[:, None] * np.eye(8)[0])
+    y = rng.random(n) < part
+    return units * (rng.normal(size=(n, 8)) + 3.0 * y[:, None] * np.eye(8)[0]), y
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rare_class_that_a_fit_cannot_see_is_told(seed):
+    X, y = rare_in_narrow_column(2000, 0.01)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        model = PrivateNoisyAdaGrad(classes=[False, True], random_state=1).fit(X, y)
+        model = PrivateNoisyAdaGrad(classes=[False, True], random_state=seed).fit(X, y)
     assert not model.predict(X).any()
-    assert any("one label" in str(each.message) for each in seen)
+    words = "one label|never stood out of their noise"
+    assert any(re.search(words, str(each.message)) for each in seen)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rare_class_that_a_narrow_column_shows_is_found(seed):
+    """The center of the column is off by a thousand of its spreads: two cells of a grid hold it."""
+    X, y = rare_in_narrow_column(20_000, 0.03)
+    model = PrivateNoisyAdaGrad(classes=[False, True], random_state=seed).fit(X, y)
+    assert np.mean(model.predict(X) == y) > 0.98
 
 
 # -- whitened rows -----------------------------------------------------------------------------

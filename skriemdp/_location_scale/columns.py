@@ -194,8 +194,7 @@ class ColumnSearch:
         found, least, most = _places(ask, grid.shape, _ROUNDS)
         low, high = _cells(grid, found)
         # Neighbouring cells may share the quantiles of a narrow column, too.
-        apart = int(self.rule.passes > 1)
-        same = np.flatnonzero(found[1::2] - found[::2] <= apart)
+        same = np.flatnonzero(found[1::2] - found[::2] <= 1)
         # Two answers that may well be one.
         atoms = most[::2] >= least[1::2]
         for number in range(self.rule.passes):
@@ -211,7 +210,7 @@ class ColumnSearch:
             found, least, most = _places(ask, inside.shape, _INSIDE_ROUNDS)
             low[own], high[own] = _cells(inside, found)
             atoms[same] = most[::2] >= least[1::2]
-            same = same[found[1::2] - found[::2] <= apart]
+            same = same[found[1::2] - found[::2] <= 1]
         quantiles = np.sort((0.5 * (low + high)).reshape(-1, 2), axis=1)
         if self.fixed:
             atoms &= np.abs(quantiles).min(axis=1) <= norm * _DISTANCES[-1]

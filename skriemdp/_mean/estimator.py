@@ -94,6 +94,11 @@ if TYPE_CHECKING:
     from skriemdp.ledger._accountant import PrivacyAccountant
 
 
+# Noise of all columns, over the radius, above which narrow columns are named: about that of the
+# fewest records whose columns get scales of their own.
+_COARSE = 0.01
+
+
 @quiet
 def frechet_mean(
     X: np.ndarray,
@@ -804,7 +809,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         self._clipped_noise = seen.clipped_noise
         warn_cut(seen.clipped, seen.clipped_noise, self.radius_, self.center, self.radius)
         if joint.search is not None:
-            self._warn_only_the_center()
+            self._warn_of_wide_noise()
 
     def _learn_median(self, center: np.ndarray, radius: float, known: MedianInference) -> None:
         """A median, and what is known of it."""
@@ -881,16 +886,25 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         told = *noisy, clipped, self.radius_, cure, chosen.pure
         self.clipped_fraction_ = clipped_share(*told)
         if public is None:
-            self._warn_only_the_center()
+            self._warn_of_wide_noise()
 
-    def _warn_only_the_center(self) -> None:
-        """Warn, from released numbers, when noise hides what the mean adds to a found centre."""
-        noise = math.sqrt(self.geometry_.dim) * self.noise_scale_
+    def _warn_of_wide_noise(self) -> None:
+        """Warn, from released numbers, of noise that hides the mean, or that of narrow columns."""
+        geometry = self.geometry_
+        noise = math.sqrt(geometry.dim) * self.noise_scale_
+        table = self.center is None and isinstance(self.radius, str) and is_table(geometry)
         if noise > 0.5 * self.radius_:
             warn_user(
                 f"the noise of the mean is about {noise / self.radius_:.1f} times the radius of "
                 "the private ball: the result is the center of that ball, not the data. Use more "
                 "records, a larger epsilon, or a public center and radius."
+            )
+        elif table and geometry.dim > 1 and noise > _COARSE * self.radius_:
+            warn_user(
+                f"the noise of every column is {self.noise_scale_:.3g} (a private estimate): so "
+                "few records show no scale of each column, and of a column that spreads less only "
+                "noise is left. If columns come in unlike units, divide them by public numbers of "
+                "their size, or use more records or a larger epsilon."
             )
 
     def _problem(self, X: np.ndarray, y: Any = None, groups: Groups | None = None) -> Problem:
