@@ -121,9 +121,11 @@ BALL = {"center": np.zeros(3), "radius": 6.0}
 GAUSS = PrivateFrechetMean(noise="gaussian", radius=1.0)
 RADII = {"radius": [1.0, 2.0]}
 SUMS = {"local": "statistic", "n_rounds": 1}
+AROUND = MANY + [0.4, 0.0, 0.0]
+AROUND /= np.linalg.norm(AROUND, axis=1, keepdims=True)
 LIKE = np.diag([1.0, 0.9, 1.1])
-UNITS, FEW_TRUE = 10.0 ** np.linspace(-3.0, 3.0, 8), np.arange(3000) % 25 == 0
-UNLIKE = UNITS * (RNG.normal(size=(3000, 8)) + 3.0 * FEW_TRUE[:, None] * np.eye(8)[0])
+UNITS, FEW_TRUE = 10.0 ** np.linspace(-3.0, 3.0, 8), np.arange(2000) % 50 == 0
+UNLIKE = UNITS * (RNG.normal(size=(2000, 8)) + 3.0 * FEW_TRUE[:, None] * np.eye(8)[0])
 FEW_TRUE = FEW_TRUE.astype(int)
 CALM = PrivateNoisyAdaGrad(classes=[0, 1], n_steps=2)
 
@@ -157,6 +159,10 @@ CASES = {
         mean(X[:50], epsilon=9.0),
     ),
     "few records for scales of columns": (mean(X), mean(MANY), mean(X, **BALL)),
+    "directions everywhere": (
+        mean(AROUND, manifold="sphere"),
+        mean(AROUND, manifold="sphere", center=np.eye(3)[0], radius=1.5),
+    ),
     "few records for a radius": (
         mean(X[:50], epsilon=0.3, center=np.zeros(3)),
         mean(X[:50], epsilon=0.3, **BALL),
@@ -169,7 +175,6 @@ CASES = {
     ),
     "one label for all rows": (
         linear(UNLIKE, FEW_TRUE),
-        linear(UNLIKE / UNITS, FEW_TRUE),
         linear(np.tile(UNLIKE, (10, 1)), np.tile(FEW_TRUE, 10)),
         linear(UNLIKE, FEW_TRUE, epsilon=9.0),
     ),

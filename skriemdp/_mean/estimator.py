@@ -97,6 +97,8 @@ if TYPE_CHECKING:
 # Noise of all columns, over the radius, above which narrow columns are named: about that of the
 # fewest records whose columns get scales of their own.
 _COARSE = 0.01
+# Radius, over that of the widest ball with one mean, above which one step may end far from a mean.
+_WIDE = 1.6
 
 
 @quiet
@@ -889,7 +891,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
             self._warn_of_wide_noise()
 
     def _warn_of_wide_noise(self) -> None:
-        """Warn, from released numbers, of noise that hides the mean, or that of narrow columns."""
+        """Warn, from released numbers, of noise that hides the mean, and of rows without one."""
         geometry = self.geometry_
         noise = math.sqrt(geometry.dim) * self.noise_scale_
         table = self.center is None and isinstance(self.radius, str) and is_table(geometry)
@@ -905,6 +907,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 "few records show no scale of each column, and of a column that spreads less only "
                 "noise is left. If columns come in unlike units, divide them by public numbers of "
                 "their size, or use more records or a larger epsilon."
+            )
+        elif self.radius_ > _WIDE * geometry.radius_limit:
+            warn_user(
+                f"the rows lie as far as {self.radius_:.3g} (a private estimate) from their center "
+                f"on {geometry}, where a Fréchet mean is sure to be unique within "
+                f"{geometry.radius_limit:.3g}: the result may be off by much more than its noise. "
+                "Pass a public center and radius, so that rows beyond are projected on that ball."
             )
 
     def _problem(self, X: np.ndarray, y: Any = None, groups: Groups | None = None) -> Problem:
