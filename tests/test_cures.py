@@ -163,6 +163,11 @@ CASES = {
         mean(AROUND, manifold="sphere"),
         mean(AROUND, manifold="sphere", center=np.eye(3)[0], radius=1.5),
     ),
+    "columns in unlike units": (
+        mean(MANY * [1.0, 100.0, 1e4], uncertainty=True),
+        mean(MANY, uncertainty=True),
+        mean(MANY * [1.0, 100.0, 1e4]),
+    ),
     "few records for a radius": (
         mean(X[:50], epsilon=0.3, center=np.zeros(3)),
         mean(X[:50], epsilon=0.3, **BALL),

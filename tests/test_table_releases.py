@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skriemdp import PrivateFrechetMean
-from skriemdp._location_scale.columns import _price
+from skriemdp._location_scale.columns import price
 from skriemdp._mean.table_releases import plan_table_mean
 from skriemdp.geometry import Euclidean
 from skriemdp.privacy._calibration import gaussian_mu
@@ -99,5 +99,5 @@ def test_shares_add_up_to_what_is_charged(n, noise):
 
 
 def test_the_price_of_one_norm():
-    assert _price(np.ones(7)) == 1.0 and _price(np.array([])) == 1.0
-    assert _price(np.array([1.0, 1e3])) == pytest.approx(500.0, rel=1e-2)
+    assert price(np.ones(7)) == 1.0 and price(np.array([])) == 1.0
+    assert price(np.array([1.0, 1e3])) == pytest.approx(500.0, rel=1e-2)

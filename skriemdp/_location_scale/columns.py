@@ -232,7 +232,7 @@ class ColumnSearch:
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
         usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
         if self.rule.price is not None:
-            unlike = _price(ordinary) > self.rule.price
+            unlike = price(ordinary) > self.rule.price
         else:
             unlike = _are_unlike(ordinary, self.n * self.mu >= _CERTAIN * math.sqrt(self.d))
         if unlike:
@@ -263,7 +263,7 @@ def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
     return _effective(others) < _ALIKE * len(others)
 
 
-def _price(scales: np.ndarray) -> float:
+def price(scales: np.ndarray) -> float:
     """Return the noise of a column under one norm for all over that under a scale of its own."""
     if len(scales) == 0:
         return 1.0

@@ -73,7 +73,7 @@ from skriemdp._mean.releases import (
     plan_tangent_mean,
     projected_records,
 )
-from skriemdp._mean.table_releases import Released, TableMean, plan_table_mean
+from skriemdp._mean.table_releases import Released, TableMean, are_unlike, plan_table_mean
 from skriemdp._mean.uncertainty import WIDER, NoiseLaw, check_uncertainty, standard_error, warn_cut
 from skriemdp._mechanisms.counts import noisy_fraction
 from skriemdp._mechanisms.units import Units
@@ -907,6 +907,13 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 "few records show no scale of each column, and of a column that spreads less only "
                 "noise is left. If columns come in unlike units, divide them by public numbers of "
                 "their size, or use more records or a larger epsilon."
+            )
+        elif table and self.uncertainty and are_unlike(self.tangent_covariance_):
+            warn_user(
+                "columns spread unlike each other (a private estimate), and error bars come with "
+                f"one scale for all: the noise of every column is {self.noise_scale_:.3g}. Divide "
+                "columns by public numbers of their size, or pass uncertainty=False, which finds "
+                "a scale for each."
             )
         elif self.radius_ > _WIDE * geometry.radius_limit:
             warn_user(

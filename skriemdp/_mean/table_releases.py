@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skriemdp._location_scale.columns import ColumnRule
+from skriemdp._location_scale.columns import ColumnRule, price
 from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBounds, few_shares
 from skriemdp._location_scale.search import james_stein
 from skriemdp._mean.planning import LAPLACE_GAIN, MEAN, law_after, with_laplace
@@ -113,6 +113,12 @@ class TableMean:
         assert place.columns is not None  # as planned
         scale, unlike = place.columns.scale, place.columns.unlike  # ones where alike
         return Released(place.center + scale * move, place, scale, unlike, sigma, *noisy)
+
+
+def are_unlike(covariance: np.ndarray) -> bool:
+    """Whether columns with this released covariance would get scales of their own."""
+    widest = float(np.diag(covariance).max())
+    return widest > 0.0 and price(np.sqrt(np.maximum(np.diag(covariance), 1e-12 * widest))) > _PRICE
 
 
 def plan_table_mean(
