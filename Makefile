@@ -7,6 +7,8 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
+# Processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow test-all coverage test-torch test-doors test-hosts test-oldest test-newest test-pythons test-matrix test-wheel test-dist test-installed release lint docs bench reproduce peers clean
 

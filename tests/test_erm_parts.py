@@ -84,6 +84,7 @@ def is_near(name, parts):
     return near and np.abs(direction - mean / np.linalg.norm(mean)).max() < 0.1
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("backend", ["numpy", "autograd", "torch", "jax"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_points_of_several_arrays_run_in_every_backend(name, backend):
@@ -303,6 +304,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_an_unknown_curvature_is_refused_with_what_works(case):
     manifold, X = UNKNOWN[case]

@@ -127,6 +127,7 @@ def depends(geometry, operation, of_each):
     return not np.array_equal(found[others], whole[others])
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("geometry", APART, ids=str)
 def test_no_row_depends_on_its_company(geometry):
     for operation in OPERATIONS:

@@ -146,6 +146,7 @@ def fit(model, groups):
 
 
 @quiet
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_ledger_named_anywhere_keeps_its_ceiling_and_its_unit(route, unit):

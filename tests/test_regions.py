@@ -275,6 +275,7 @@ def coverage(space, middle, scales, n, radius, mu, trials, kinds, seed=0):
     return hits, np.array(errors)
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize(
     "space", [Euclidean(3), Sphere(2), Hyperboloid(2), SPD(2), Grassmann(4, 2)], ids=str
 )

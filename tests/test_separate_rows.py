@@ -694,6 +694,7 @@ def mixing_up_to(most):
 LENGTHS = (2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256)
 
 
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_steps_that_mix_from_some_length_on_are_found(length):
     """Up to the length of the tables that are tried, which is public."""

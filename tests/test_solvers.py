@@ -97,7 +97,7 @@ def mean_of_a_cloud(geometry):
     return problem, target
 
 
-@pytest.mark.mostly_slow(3)
+@pytest.mark.mostly_slow(5)
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
 @pytest.mark.parametrize("name", list(solvers(Moves(20))))
 def test_without_noise_the_mean_is_found(geometry, name):
