@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -162,54 +163,27 @@ class ColumnSearch:
 
     def release(self, records: Units, budget: GaussianBudget, streams: NoiseStreams) -> Columns:
         """Quantiles of the columns of a table, dense or CSR; people give the shares of own rows."""
-        center, norm = self.center, self.norm
-
-        def asking(
-            at: np.ndarray, columns: np.ndarray, share: float, levels: tuple, *label: Any
-        ) -> Callable[[np.ndarray, int], np.ndarray]:
-            bounded_set = answers(2 * len(columns), np.repeat(levels, len(columns)))
-            both, everywhere = np.repeat(columns, 2), len(columns) == self.d
-
-            def ask(places: np.ndarray, number: int) -> np.ndarray:
-                thresholds = center[both] + at[np.arange(len(both)), places]
-                # All lower ones, then all upper ones, each in one piece: compared faster.
-                thresholds = thresholds.reshape(-1, 2).T.copy()
-
-                def give(rows: Any) -> np.ndarray:
-                    rows = rows.toarray() if issparse(rows) else rows
-                    rows = rows if everywhere else rows[:, columns]
-                    below = np.concatenate([rows <= ends for ends in thresholds], axis=1)
-                    return below if records.groups is None else below.astype(float)
-
-                mu = budget.take(share, COLUMNS, bounded_set.width)
-                noisy = private_sum(records, give, bounded_set, mu, streams(*label, number))
-                return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
-
-            return ask
-
-        every = np.arange(self.d)
+        located = functools.partial(self._located, records, budget, streams)
+        center, norm, every = self.center, self.norm, np.arange(self.d)
         places = norm * np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
         grid = np.tile(places, (2 * self.d, 1))
-        ask = asking(grid, every, self._grid_share, _FIFTHS, "columns")
-        found, least, most = _places(ask, grid.shape, _ROUNDS)
+        found, atoms = located(grid, every, _FIFTHS, self._grid_share, _ROUNDS, "columns")
         low, high = _cells(grid, found)
         # Neighbouring cells may share the quantiles of a narrow column, too.
         same = np.flatnonzero(found[1::2] - found[::2] <= 1)
-        # Two answers that may well be one.
-        atoms = most[::2] >= least[1::2]
         for number in range(self.rule.passes):
             if len(same) == 0:
                 break
-            own = np.stack([2 * same, 2 * same + 1], axis=1).ravel()
+            own = _both(same)
             low[own] = np.repeat(low[own].reshape(-1, 2).min(axis=1), 2)
             high[own] = np.repeat(high[own].reshape(-1, 2).max(axis=1), 2)
             steps = np.arange(1, _INSIDE_CELLS + 1) / _INSIDE_CELLS
             inside = low[own, None] + (high - low)[own, None] * steps
             label = ("columns, inside a cell", number)[: 1 + (number > 0)]
-            ask = asking(inside, same, self._inside_share, _FIFTHS, *label)
-            found, least, most = _places(ask, inside.shape, _INSIDE_ROUNDS)
+            found, atoms[same] = located(
+                inside, same, _FIFTHS, self._inside_share, _INSIDE_ROUNDS, *label
+            )
             low[own], high[own] = _cells(inside, found)
-            atoms[same] = most[::2] >= least[1::2]
             same = same[found[1::2] - found[::2] <= 1]
         quantiles = np.sort((0.5 * (low + high)).reshape(-1, 2), axis=1)
         if self.fixed:
@@ -221,30 +195,73 @@ class ColumnSearch:
         widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
         few = np.flatnonzero(atoms)
         if self.rule.tails > 0.0 and len(few):
-            own = np.stack([2 * few, 2 * few + 1], axis=1).ravel()
-            ask = asking(grid[own], few, self.rule.tails / _ROUNDS, _TAILS, "columns, beyond atoms")
-            found, least, most = _places(ask, grid[own].shape, _ROUNDS)
-            ends = np.stack(_cells(grid[own], found)).mean(axis=0).reshape(-1, 2)
-            seen = few[most[::2] < least[1::2]]
-            far = np.abs(ends - moves[few, None]).max(axis=1)[most[::2] < least[1::2]]
+            grid, share = grid[_both(few)], self.rule.tails / _ROUNDS
+            found, hidden = located(grid, few, _TAILS, share, _ROUNDS, "columns, beyond atoms")
+            ends = np.stack(_cells(grid, found)).mean(axis=0).reshape(-1, 2)
+            seen = few[~hidden]
+            far = np.abs(ends - moves[few, None]).max(axis=1)[~hidden]
             widths[seen], atoms[seen] = np.maximum(far / _TAIL_SCALES, widths[seen]), False
         # Far from zero neighbouring floats may be farther apart than that.
         widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
-        usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
+        return self._decided(quantiles, moves, widths, atoms)
+
+    def _located(
+        self,
+        records: Units,
+        budget: GaussianBudget,
+        streams: NoiseStreams,
+        grid: np.ndarray,
+        columns: np.ndarray,
+        levels: tuple[float, float],
+        share: float,
+        rounds: int,
+        *label: Any,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Places in `grid` of two quantiles of each of `columns`, and whether both may be one."""
+        bounded_set = answers(2 * len(columns), np.repeat(levels, len(columns)))
+        both, everywhere = np.repeat(columns, 2), len(columns) == self.d
+
+        def ask(places: np.ndarray, number: int) -> np.ndarray:
+            thresholds = self.center[both] + grid[np.arange(len(both)), places]
+            # All lower ones, then all upper ones, each in one piece: compared faster.
+            thresholds = thresholds.reshape(-1, 2).T.copy()
+
+            def give(rows: Any) -> np.ndarray:
+                rows = rows.toarray() if issparse(rows) else rows
+                rows = rows if everywhere else rows[:, columns]
+                below = np.concatenate([rows <= ends for ends in thresholds], axis=1)
+                return below if records.groups is None else below.astype(float)
+
+            mu = budget.take(share, COLUMNS, bounded_set.width)
+            noisy = private_sum(records, give, bounded_set, mu, streams(*label, number))
+            return (noisy.value / noisy.sigma).reshape(2, -1).T.ravel()
+
+        found, least, most = _places(ask, grid.shape, rounds)
+        return found, most[::2] >= least[1::2]
+
+    def _decided(
+        self, quantiles: np.ndarray, moves: np.ndarray, widths: np.ndarray, atoms: np.ndarray
+    ) -> Columns:
+        """Columns with scales of their own, or with one; from released numbers."""
+        usual, ordinary = self.norm / math.sqrt(self.d), widths[~atoms]
         if self.rule.price is not None:
             unlike = price(ordinary) > self.rule.price
         else:
             unlike = _are_unlike(ordinary, self.n * self.mu >= _CERTAIN * math.sqrt(self.d))
         if unlike:
             limit = np.where(atoms, _ATOM_CLIP, self.rule.clip) * widths
-            return Columns(center + moves, limit, widths, True, atoms)
+            return Columns(self.center + moves, limit, widths, True, atoms)
         # A refused place was paid for: no column reaches much farther than it says.
         if 2 * len(ordinary) > self.d:
             usual = min(usual, float(np.median(ordinary)))
         limit = self.rule.clip * np.where(atoms, usual, np.maximum(widths, usual))
-        if not self.fixed:
-            center = center + np.clip(0.0, *quantiles.T)
+        center = self.center if self.fixed else self.center + np.clip(0.0, *quantiles.T)
         return Columns(center, limit, np.ones(self.d), False, atoms)
+
+
+def _both(columns: np.ndarray) -> np.ndarray:
+    """Return the numbers of both quantiles of each of these columns."""
+    return np.stack([2 * columns, 2 * columns + 1], axis=1).ravel()
 
 
 def _are_unlike(scales: np.ndarray, certain: bool) -> bool:
