@@ -124,8 +124,8 @@ class PrivateGridSearchCV(AsksForRows):
     ----------
     estimator : estimator or Pipeline
         A private estimator, or a pipeline whose last step is one and whose other steps learn
-        nothing (docs/sharp-edges.md has a list).  Its fits must have finite Renyi divergences, as
-        those of all our estimators have.
+        nothing (docs/sharp-edges-scikit-learn.md has a list).  Its fits must have finite Renyi
+        divergences, as those of all our estimators have.
     param_grid : dict or list of dict
         As in scikit-learn's GridSearchCV.  Candidates may differ in epsilon: every run is charged
         like the most expensive one.
