@@ -70,7 +70,7 @@ class Columns:
 
 
 class ColumnRule(NamedTuple):
-    """How columns are looked at, and when they get scales of their own; public.
+    """Rule by which columns are looked at, and get scales of their own or not; public.
 
     Attributes
     ----------
