@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import PrivacyAccountant
+from skriemdp import PrivacyAccountant
 from skriemdp.ledger import _chain as chain
 from skriemdp.ledger._filters import make_filter, number
 from skriemdp.ledger._statements import note
@@ -99,7 +99,7 @@ def grown(folder, entries):
 
 READ = """
 import resource, sys, time
-from skriemdp.ledger import PrivacyAccountant
+from skriemdp import PrivacyAccountant
 from skriemdp.privacy import GaussianEvent
 
 def timed(what, call):

@@ -36,6 +36,8 @@ autosummary_ignore_module_all = False  # a module's page lists its __all__, re-e
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
+# Half a gigabyte, for one page of names.
+autodoc_mock_imports = ["nvflare"]
 
 # What is copied from an example are its commands, without prompts and output.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -491,7 +491,8 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
 def test_an_auditor_who_may_not_write_reads_what_was_shared():
     script = """
         import os, sys
-        from skriemdp.ledger import BudgetError, _storage as storage
+        from skriemdp import BudgetError
+        from skriemdp.ledger import _storage as storage
         os.setuid(65534)
         try:
             print(storage.read(sys.argv[1]).problems)

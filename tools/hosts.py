@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skriemdp import (
+    BudgetError,
     PrivacyAccountant,
     PrivateFrechetMean,
     PrivateMinimumDistanceToMean,
@@ -34,7 +35,6 @@ from skriemdp import (
     PrivateTangentClassifier,
 )
 from skriemdp.datasets import make_people
-from skriemdp.ledger import BudgetError
 from skriemdp.preprocessing import PerGroup, Recenter
 
 ROOT = Path(__file__).parents[1]

@@ -98,7 +98,7 @@ class PrivacyAccountant:
 
     Examples
     --------
-    >>> from skriemdp.ledger import PrivacyAccountant
+    >>> from skriemdp import PrivacyAccountant
     >>> from skriemdp.privacy import PureEvent
     >>> with PrivacyAccountant(epsilon=1.0) as accountant:
     ...     spend = accountant.spend(PureEvent(0.25), label="demo")
@@ -298,7 +298,7 @@ class PrivacyAccountant:
 
         Examples
         --------
-        >>> from skriemdp.ledger import PrivacyAccountant
+        >>> from skriemdp import PrivacyAccountant
         >>> a, b = PrivacyAccountant(epsilon=1.0, delta=1e-6).split([3, 1])
         >>> a.epsilon, b.epsilon, b.delta
         (0.75, 0.25, 2.5e-07)
