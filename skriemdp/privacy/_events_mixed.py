@@ -323,7 +323,7 @@ class SelectionEvent(Event):
 
         renyi'(l) = log(e^-E[K] + E[K] exp((l - 1) (renyi(l) + E[K] delta))) / (l - 1);
 
-    the first term is the default's share (docs/theory/accounting.md derives both).
+    the first term is the default's share (docs/theory/accounting.md, section 7).
     """
 
     event: Event
