@@ -5,6 +5,7 @@
     python benchmarks/adagrad.py --claims     # what the paper states, tested
     python benchmarks/adagrad.py --held-out   # sets that had no part in choosing the default rule
     python benchmarks/adagrad.py --little-noise  # longer runs and gradients, where noise is small
+    python benchmarks/adagrad.py --subspace   # public, and private by a fit of its own
     python benchmarks/adagrad.py --warned     # how often a fit says that it learned nothing
     python benchmarks/adagrad.py --speed      # a step in units of two matrix-vector products
 
@@ -27,13 +28,13 @@ from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.linear_model import LogisticRegression
 
-from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad, PrivatePrincipalEigenvector
 from skriemdp._linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp._location_scale.row_releases import COUNT_SHARE, RowBounds
 from skriemdp._mechanisms.bounded_sets import Outer
 from skriemdp._mechanisms.sum import integer_total
 from skriemdp._mechanisms.units import Units
-from skriemdp.privacy import gaussian_epsilon
+from skriemdp.privacy import gaussian_epsilon, gaussian_mu
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-5
@@ -428,6 +429,58 @@ def speed(quick):
         print(f"  n={n:6d} p={p:4d}: {step / two:.2f}  ({1e3 * step:.1f} ms)")
 
 
+def two_fits(task, epsilon, share, repeat):
+    """Weights in a subspace that a fit of its own finds with this share of mu**2."""
+    mu = gaussian_mu(epsilon, DELTA)
+    first, second = (gaussian_epsilon(mu * math.sqrt(s), DELTA) for s in (share, 1.0 - share))
+    components = PrivatePrincipalEigenvector(
+        n_components=task.k,
+        center="assume",
+        row_norm=1.0,
+        epsilon=first,
+        delta=DELTA,
+        random_state=repeat,
+    )
+    basis = components.fit(task.X).components_.T
+    return task.fit(second, repeat, subspace=basis).coef_.T
+
+
+def subspaces(quick):
+    """Equal total epsilon: no subspace, a public one, and a private one by a fit before."""
+    sets = {
+        "p=200 k=5": lambda seed: (synthetic(200, 5, seed=seed), 5),
+        "p=200 k=20": lambda seed: (synthetic(200, 20, seed=seed), 20),
+        "digits": lambda seed: (
+            real(load_digits, lambda y: (y % 2 == 0).astype(int), 1258, seed),
+            20,
+        ),
+    }
+    methods = {
+        "none": lambda task, e, r: task.fit(e, r).coef_.T,
+        "public": lambda task, e, r: task.fit(e, r, subspace=task.basis).coef_.T,
+        "private, .2 of mu^2": lambda task, e, r: two_fits(task, e, 0.2, r),
+        "private, .5 of mu^2": lambda task, e, r: two_fits(task, e, 0.5, r),
+    }
+    print("Test accuracy and its standard error over seeds of data and noise\n")
+    print("| data | epsilon | one label | " + " | ".join(methods) + " | not private |")
+    print("|---" * (len(methods) + 4) + "|")
+    for name, make in sets.items():
+        tasks = [Task(name, *make(seed)) for seed in range(20, 22 if quick else 28)]
+        best = np.mean([task.accuracy(task.optimal) for task in tasks])
+        one = np.mean([max(task.y_test.mean(), 1.0 - task.y_test.mean()) for task in tasks])
+        for epsilon in EPSILONS:
+            cells = []
+            for method in methods.values():
+                runs = [
+                    task.accuracy(method(task, epsilon, repeat))
+                    for repeat, task in enumerate(tasks)
+                ]
+                cells.append(f"{np.mean(runs):.3f} ({np.std(runs) / math.sqrt(len(runs) - 1):.3f})")
+            print(
+                f"| {name} | {epsilon} | {one:.3f} | {' | '.join(cells)} | {best:.3f} |", flush=True
+            )
+
+
 def warned(fits=40):
     """Fits whose noisy gradients never stood out, by what there is to learn; normal columns."""
     print("| n, columns | gain of accuracy without noise | gain, private | fits that warn |")
@@ -454,7 +507,7 @@ def warned(fits=40):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for flag in ("quick", "claims", "held-out", "little-noise", "warned", "speed"):
+    for flag in ("quick", "claims", "held-out", "little-noise", "subspace", "warned", "speed"):
         parser.add_argument(f"--{flag}", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
@@ -465,6 +518,8 @@ def main():
             held_out()
         elif options.little_noise:
             little_noise()
+        elif options.subspace:
+            subspaces(options.quick)
         elif options.warned:
             warned()
         elif options.speed:

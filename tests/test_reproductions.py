@@ -202,6 +202,24 @@ def test_algorithm_1_without_noise_is_adagrad(script):
     assert task.excess(noisy) > task.excess(average) and indefinite > 0.5
 
 
+def test_regret_of_batches_is_below_its_bound(script):
+    regret = script("kairouz2021_regret")
+    task = regret.Task(regret.K, k=regret.K, n=16 * regret.BATCH)
+    people, start = regret.problem(task, 0, 16), np.zeros((regret.K, 1))
+    least = people.risk(people.minimize(0.0))
+    assert_allclose(least, task.least, atol=1e-6)
+    loss, bound, _ = regret.online(task, 16, "clean", 2.0, 0)
+    assert 0.0 < loss - least < min(bound, people.risk(start) - least)
+    # One record moves the mean gradient of a batch by 2/n.
+    batch = regret.problem(task, 0, 1)
+    gradient, sigma = regret.released(batch, start, regret.MU, regret.NoiseStreams(1))
+    assert_allclose(sigma, 2.0 / (regret.BATCH * regret.MU), rtol=1e-3)
+    exact = batch.rows.T @ (0.5 - batch.targets[:, None]) / regret.BATCH
+    assert 0.1 * sigma < np.abs(gradient - exact).max() < 6.5 * sigma  # false alarms: below 1e-9
+    averaged = regret.averaged(task, 3, 0)
+    assert averaged[0] == pytest.approx(math.log(2.0)) and averaged[2] < averaged[0]
+
+
 # -- short runs -----------------------------------------------------------------------------------
 
 
@@ -235,6 +253,7 @@ def _shorten(monkeypatch, module):
         ("han2022_spd_mean", 0, ("What the published noise", "Bures", "Records away")),
         ("jiang2023_mu", 0, ("mu at Delta = 1", "delta(epsilon) on the circle", "S^2, n = 10")),
         ("kairouz2021_adagrad", 0, ("Change of the", "stated noise", "dimension p", "Gradients")),
+        ("kairouz2021_regret", 0, ("step size of the theorem", "step size 2")),
     ],
 )
 def test_scripts_run_without_data(script, monkeypatch, tmp_path, capsys, name, skips, titles):
@@ -251,7 +270,8 @@ def test_scripts_run_without_data(script, monkeypatch, tmp_path, capsys, name, s
     assert "nan" not in printed.lower().replace("nano", "")
     # Every private table stands beside an answer without data.
     assert name == "jiang2023_mu" or "no data" in printed
-    assert bool(list(tmp_path.glob(f"{name}*.png"))) == (name != "han2022_pca")
+    tables_alone = ("han2022_pca", "kairouz2021_regret")
+    assert bool(list(tmp_path.glob(f"{name}*.png"))) == (name not in tables_alone)
 
 
 def test_the_driver_runs_what_is_there(script, tmp_path, capsys):
