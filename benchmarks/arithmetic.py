@@ -73,7 +73,7 @@ def cases(n):
         yield f"mean, {law} law on the manifold", model, (cloud(space),), of_mean
     model = PrivateMinimumDistanceToMean("spd", center=np.eye(5), radius=1.0, classes=range(3))
     yield "class means", model, (matrices, labels), attribute("means_")
-    for mechanism in ("covariance", "refine", "power", "gradient", "exponential"):
+    for mechanism in ("covariance", "refine", "power", "gradient"):
         model = PrivatePrincipalEigenvector(3, mechanism=mechanism)
         yield f"principal components, {mechanism}", model, (X,), projector
     model = PrivateTangentPCA(2, "spd", center=np.eye(5), radius=1.0)

@@ -32,7 +32,6 @@ from skriemdp import (
 )
 from skriemdp._descent.queries import Query
 from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler
-from skriemdp._mechanisms.bingham import ExponentialDirection
 from skriemdp._mechanisms.bounded_sets import Moment, answers, labelled
 from skriemdp._mechanisms.bounds import Ball
 from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
@@ -255,18 +254,6 @@ def exponential_quantile(rng):
     return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
 
 
-def exponential_direction(rng):
-    mechanism = ExponentialDirection(EPSILON, 1.0)
-
-    def release(axis, trials):
-        return mechanism.release(np.outer(axis, axis), rng, trials)
-
-    def loss(out):
-        return out[:, 1] ** 2 - out[:, 0] ** 2
-
-    return release, *np.eye(2), loss, mechanism.event, 0.0
-
-
 def riemannian(mechanism_class, delta, exponent):
     def make(rng):
         mechanism = mechanism_class.calibrated(
@@ -371,7 +358,6 @@ MECHANISMS = {
     "class moments": class_moments,
     "PrivateQuantile": quantile,
     "ExponentialQuantile": exponential_quantile,
-    "ExponentialDirection": exponential_direction,
     "RiemannianGaussianMechanism": riemannian(RiemannianGaussianMechanism, LARGE_DELTA, 2.0),
     "RiemannianLaplaceMechanism": riemannian(RiemannianLaplaceMechanism, 0.0, 1.0),
     "KNormGradientMechanism": k_norm,
@@ -480,10 +466,6 @@ OTHERS = {
     ),
     "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
     "PrivatePrincipalEigenvector, pure, private bounds": (PCA(epsilon=4.0, delta=0), None),
-    "PrivatePrincipalEigenvector, exponential": (
-        PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
-        None,
-    ),
     "PrivateMinimumDistanceToMean, linear": (
         PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], **LONG),
         None,

@@ -20,7 +20,6 @@ import numpy as np
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp._location_scale.rows import Rows
-from skriemdp._mechanisms.bingham import ExponentialDirection
 from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._mechanisms.covariance import SymmetricGaussian
 from skriemdp._mechanisms.pure_covariance import PureSymmetric
@@ -200,10 +199,6 @@ def noisy_power(task, mu, rng, steps=5):
     return w
 
 
-def exponential(task, rng, epsilon):
-    return ExponentialDirection(epsilon, task.largest).release(task.moment * task.n, rng)
-
-
 METHODS = {
     "random direction, no data": lambda t, mu, e, d, rng: unit(rng.normal(size=t.d)),
     "DP-RGD of the paper, calibrated noise": lambda t, mu, e, d, rng: descent(
@@ -215,7 +210,6 @@ METHODS = {
     "GMIP of the paper": lambda t, mu, e, d, rng: gmip(t, mu, rng, e, d),
     "Analyze Gauss, exact mu": lambda t, mu, e, d, rng: textbook_gauss(t, mu, rng),
     "noisy power, 5 steps": lambda t, mu, e, d, rng: noisy_power(t, mu, rng),
-    "exponential mechanism (pure)": lambda t, mu, e, d, rng: exponential(t, rng, e),
     "isotropic noise, largest norm": lambda t, mu, e, d, rng: noisy_moment(
         t.moment, t.largest, t.n, mu, rng
     ),
@@ -458,7 +452,6 @@ def spectra(options):
 
 PURE = {
     "pure": {"delta": 0},
-    "pure, exponential": {"delta": 0, "mechanism": "exponential"},
     "delta = 1e-5": {"delta": 1e-5},
 }
 
@@ -478,7 +471,7 @@ def decaying(n, d):
 
 
 def pure(options):
-    """delta = 0: noise in the right norm, the exponential mechanism, and Gaussian noise."""
+    """delta = 0: noise in the right norm, and Gaussian noise."""
     header("share of the gain over a random direction that is lost, epsilon = 1", PURE)
     for d, n in (
         (3, 1000),

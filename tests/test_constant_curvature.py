@@ -164,15 +164,15 @@ def test_points_that_overflow_are_no_points():
     assert Hyperboloid(2).belongs(points).tolist() == [False, False, True]
 
 
-PRODUCTS = [Sphere(20), Sphere(8, radius=3.0), Hyperboloid(20), Hyperboloid(9, curvature=-0.3)]
+PRODUCTS = [Hyperboloid(20), Hyperboloid(9, curvature=-0.3)]
 
 
 @pytest.mark.parametrize("geometry", PRODUCTS, ids=str)
 @pytest.mark.parametrize("away", [0.0, 0.5, 2.0])
 def test_records_of_many_numbers_are_seen_by_products_as_by_differences(geometry, away):
-    rng, size = np.random.default_rng(1), 1.0 if geometry.curvature_bounds[1] > 0 else 2.0
+    rng = np.random.default_rng(1)
     point = geometry.exp_coordinates(geometry.base_point, away * np.eye(geometry.dim)[1])
-    lengths = np.repeat([0.0, 1e-9, 1e-3, 0.05, 0.4, 1.0, 1.5 * size, 3.0 * size], 40)
+    lengths = np.repeat([0.0, 1e-9, 1e-3, 0.05, 0.4, 1.0, 3.0, 6.0], 40)
     vectors = rng.normal(size=(len(lengths), geometry.dim))
     vectors *= (lengths / np.linalg.norm(vectors, axis=1))[:, None]
     points = geometry.exp_coordinates(point, vectors)
@@ -195,8 +195,8 @@ def test_records_that_are_no_numbers_are_still_none(geometry):
         assert np.isfinite(found[[0, 3]]).all() and not np.isfinite(found[1:3]).all(axis=1).any()
 
 
-@pytest.mark.parametrize("geometry", [Sphere(20), Hyperboloid(20)], ids=str)
-def test_means_are_the_same_whether_distances_are_quick_or_not(geometry, monkeypatch):
+def test_means_are_the_same_whether_distances_are_quick_or_not(monkeypatch):
+    geometry = Hyperboloid(20)
     points = make_cloud(geometry, 4000, radius=0.6, rng=np.random.default_rng(0))
 
     def mean():

@@ -127,8 +127,6 @@ def test_matrices_of_pure_fits():
     c = opened(Pure(50.0))
     matrix, sigma = c.matrix("pure", SEEN, 9.0, 0.5, "moment", "moment")
     assert np.abs(matrix - X.T @ X / N).max() < 20.0 * sigma
-    frame = c.matrix("directions", SEEN, 9.0, None, "directions", "directions", rank=2)
-    assert np.allclose(frame.T @ frame, np.eye(2))
     units = opened(Gaussian(20.0)).matrix("leading", SEEN, 9.0, None, "signal", "signal")
     moment = X.T @ X / 81.0
     np.fill_diagonal(moment, 0.0)

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import integrate, sparse, stats
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -23,7 +23,6 @@ from skriemdp._core.estimator import Terms
 from skriemdp._descent.gradient_descent import RiemannianGradientDescent
 from skriemdp._descent.queries import GradientQuery
 from skriemdp._location_scale.rows import PairDifferences, Rows
-from skriemdp._mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp._mechanisms.bounded_sets import Moment
 from skriemdp._mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp._mechanisms.counts import noisy_fraction
@@ -40,8 +39,7 @@ from skriemdp.privacy._events import GaussianEvent, PureEvent
 from skriemdp.privacy._sensitivity import second_moment_sensitivity
 
 CONFIDENCE = 1 - 1e-8
-ADDITIVE = ["covariance", "refine", "power", "gradient"]
-MECHANISMS = [*ADDITIVE, "exponential"]
+MECHANISMS = ["covariance", "refine", "power", "gradient"]
 
 
 def table(n=4000, d=6, k=1, shift=0.0, seed=0):
@@ -373,11 +371,10 @@ def test_pairs_serve_a_public_window():
 def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
     """All that draws noise in a fit composes to no more than its event."""
     drawn = []
-    from skriemdp._mechanisms import bingham, pure_covariance, quantile, vector
+    from skriemdp._mechanisms import pure_covariance, quantile, vector
     from skriemdp._pca import releases, search_releases
 
     for module, name in [
-        (bingham, "ExponentialDirection"),
         (pure_covariance, "PureSymmetric"),
         (quantile, "PrivateQuantile"),
         (quantile, "ExponentialQuantile"),
@@ -421,11 +418,11 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         warnings.simplefilter("ignore")
         model.fit(table(n=800, shift=shift))
     event = model.privacy_spent_.planned_event
-    if mechanism in ("exponential", "pure covariance"):
+    if mechanism == "pure covariance":
         assert event == PureEvent(1.0)
         spent = math.fsum(e.epsilon(0.0) for e in drawn)
         assert spent == pytest.approx(1.0, rel=1e-9)
-        assert len(drawn) >= (4 if mechanism == "exponential" else 2)
+        assert len(drawn) >= 2
     else:
         spent = math.fsum(e.mu**2 for e in drawn)
         assert spent == pytest.approx(event.mu**2, rel=1e-9)
@@ -563,40 +560,6 @@ def test_effective_rank_is_found(rank):
     assert found == pytest.approx(rank, rel=0.1)
 
 
-# -- the exponential mechanism ----------------------------------------------------------------
-
-
-def bingham_moments(values):
-    """Second moments of the Bingham law with these eigenvalues, d = 2 or 3, by quadrature."""
-    values = np.asarray(values, dtype=float)
-    top = values.max()
-    if len(values) == 2:
-        weight = lambda t: np.exp(values @ [np.cos(t) ** 2, np.sin(t) ** 2] - top)  # noqa: E731
-        total = integrate.quad(weight, 0, math.pi, limit=200)[0]
-        first = integrate.quad(lambda t: weight(t) * np.cos(t) ** 2, 0, math.pi, limit=200)[0]
-        return np.array([first, total - first]) / total
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    angle = np.linspace(0, math.pi, 800, endpoint=False)
-    z, t = nodes[:, None], angle[None, :]
-    squares = np.stack([(1 - z**2) * np.cos(t) ** 2, (1 - z**2) * np.sin(t) ** 2, z**2 + 0 * t])
-    density = np.exp(np.tensordot(values, squares, axes=1) - top) * weights[:, None]
-    return (squares * density).sum(axis=(1, 2)) / density.sum()
-
-
-@pytest.mark.parametrize(
-    "values", [(0, 0), (3, 0), (40, 0), (1, 0, 0), (9, 8.5, 0), (0, 0, -6), (60, 20, 0)], ids=str
-)
-def test_bingham_sampler_has_exact_moments(values):
-    """A sampler that multiplies where it should divide is off by more than ten times the margin."""
-    draws = 40_000
-    sample = sample_bingham(np.diag(np.asarray(values, float)), np.random.default_rng(3), draws)
-    np.testing.assert_allclose(np.linalg.norm(sample, axis=1), 1.0)
-    squares = sample**2
-    error = np.abs(squares.mean(axis=0) - bingham_moments(values))
-    assert (error <= 5.5 * squares.std(axis=0) / math.sqrt(draws) + 1e-12).all()
-    assert np.abs(sample.mean(axis=0)).max() < 6 / math.sqrt(draws)
-
-
 def test_released_variances_turn_the_frame_onto_the_axes():
     """Two columns in the plane span it whatever they are: the order within comes from variances."""
     rng = np.random.default_rng(1)
@@ -610,28 +573,6 @@ def test_released_variances_turn_the_frame_onto_the_axes():
     np.testing.assert_allclose(model.explained_variance_, values[::-1], atol=5e-3)
     for row in model.components_:
         assert row[np.argmax(np.abs(row))] > 0
-
-
-def test_bingham_on_a_line_draws_both_signs():
-    sample = sample_bingham(np.ones((1, 1)), np.random.default_rng(0), 400)
-    assert sample.shape == (400, 1) and set(sample.ravel()) == {-1.0, 1.0}
-    assert abs(sample.mean()) < 0.3
-
-
-def test_exponential_direction_ratio_of_densities():
-    """The largest log ratio of the two laws on the circle is epsilon, to quadrature accuracy."""
-    epsilon, bound = 1.7, 2.0
-    mechanism = ExponentialDirection(epsilon, bound)
-    rate = epsilon / (2 * bound**2)
-    t = np.linspace(0, math.pi, 4000, endpoint=False)
-    u = np.stack([np.cos(t), np.sin(t)], axis=1)
-    logs = []
-    for record in (np.array([bound, 0.0]), np.array([0.0, bound])):
-        height = rate * (u @ record) ** 2
-        logs.append(height - np.log(np.mean(np.exp(height))))
-    ratio = np.abs(logs[0] - logs[1]).max()
-    assert ratio <= epsilon * (1 + 1e-9)
-    assert mechanism.event == PureEvent(epsilon)
 
 
 # -- audits -----------------------------------------------------------------------------------

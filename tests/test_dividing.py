@@ -92,7 +92,7 @@ def test_any_mechanism_of_a_mean_fills_its_part(kind, parameters):
         assert len(part.history) == 1
 
 
-@pytest.mark.parametrize("mechanism", ["covariance", "power", "exponential", "auto"])
+@pytest.mark.parametrize("mechanism", ["covariance", "power", "auto"])
 def test_any_mechanism_of_components_fills_its_part(mechanism):
     for part in PrivacyAccountant(3.0, DELTA).split(3):
         PrivatePrincipalEigenvector(mechanism=mechanism, row_norm=1.0, **part.whole()).fit(X)

@@ -22,7 +22,7 @@ from skriemdp import (
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
-from skriemdp._core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
+from skriemdp._core.arithmetic import INTEGERS, MATRIX, PLAIN
 from skriemdp._location_scale.rows import Rows
 from skriemdp._mechanisms import noise
 from skriemdp._mechanisms.bounded_sets import Moment, Outer
@@ -318,7 +318,6 @@ def test_components_state_their_arithmetic_whatever_their_size():
         ({"mechanism": "power"}, INTEGERS),
         ({"mechanism": "gradient"}, INTEGERS),
         ({"delta": 0.0}, PLAIN),
-        ({"mechanism": "exponential"}, LAW),
     ):
         model = PrivatePrincipalEigenvector(**settings, accountant=PrivacyAccountant())
         for table in (X, tall, sparse.csr_array(X), [X, X]):

@@ -10,7 +10,6 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from skriemdp._mechanisms.bingham import ExponentialDirection
 from skriemdp._mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp._mechanisms.covariance import SymmetricGaussian
@@ -445,7 +444,6 @@ MECHANISMS = [
     PureSymmetric(2, interval_sensitivity(0.2), 3.0),
     PureSumsAndCounts(2, 0.2, 3.0),
     GaussianNoise(ball_sensitivity(0.2), 3.0),
-    ExponentialDirection(1.0, 2.0),
     PrivateQuantile((1.0, 2.0), 0.5, 1.0),
     ExponentialQuantile((1.0, 2.0), 0.5, 1.0),
     RiemannianGaussianMechanism(Sphere(2), ball_sensitivity(0.1), 0.5),

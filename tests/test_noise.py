@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, gamma, laplace, norm, vonmises
+from scipy.stats import chi2, gamma, laplace, norm
 
 import skriemdp
 from skriemdp._mechanisms import noise
-from skriemdp._mechanisms.bingham import ExponentialDirection
 from skriemdp._mechanisms.noise import NOISE_SCALE
 from skriemdp._mechanisms.pure_covariance import PureSymmetric
 from skriemdp._mechanisms.pure_sums import PureSumsAndCounts
@@ -107,12 +106,6 @@ def pure_symmetric(size, epsilon):
     return released(release)
 
 
-def bingham(factor, rng):
-    mechanism = ExponentialDirection(1.0, 0.5)
-    exponent = mechanism.epsilon / mechanism.sensitivity.value
-    return mechanism.release(GRAM / exponent / factor, rng, DRAWS)
-
-
 def k_norm(rng):
     """Of one record at zero: the norm of the gradient is the distance."""
     mechanism = KNormGradientMechanism(PLANE, BALL, 2.0)
@@ -167,7 +160,6 @@ LAWS = {
     "riemannian-laplace": (of_the_plane(RiemannianLaplaceMechanism(PLANE, BALL, 1.0)), radial(2)),
     "riemannian-laplace, curved": (released(hyperbolic), hyperbolic_lengths),
     # ``exp(x'Ax)``: the doubled angle has the law of von Mises.
-    "bingham": (bingham, lambda x: [vonmises.cdf(2.0 * np.arctan(x[:, 1] / x[:, 0]), 1.5)]),
 }
 
 
@@ -247,7 +239,7 @@ def test_no_law_is_left_out():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "noise.draw":
                 if any(word.arg == "sampler" for word in node.keywords):
                     own[path.name] = own.get(path.name, 0) + 1
-    assert own == {"pure_covariance.py": 1, "pure_sums.py": 1, "bingham.py": 1, "_output.py": 1}
+    assert own == {"pure_covariance.py": 1, "pure_sums.py": 1, "_output.py": 1}
 
 
 @pytest.mark.parametrize("shares", [1, 2, 19, 99])

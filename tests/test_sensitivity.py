@@ -310,20 +310,6 @@ def test_weighted_sums(private):
     assert 0.98 * bound < search(objective, 8) <= bound * (1 + 1e-12)
 
 
-def test_scores_of_directions():
-    norm = 1.3
-
-    def objective(parameters):
-        z, y, u, v = split(parameters, 3, 3, 3, 3)
-        z, y = in_ball(z, norm), in_ball(y, norm)
-        u, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (u, v))
-        at_u, at_v = ((y * x).sum(-1) ** 2 - (z * x).sum(-1) ** 2 for x in (u, v))
-        return at_u - at_v
-
-    bound = sensitivity.direction_score_sensitivity(norm).value
-    assert 0.98 * bound < search(objective, 12) <= bound * (1 + 1e-12)
-
-
 def test_answers_less_levels():
     size, levels = 3, np.array([0.2, 0.8, 0.2])
 
@@ -436,7 +422,6 @@ NUMBERS = {
     sensitivity.answers_sensitivity: {"count": 2},
     sensitivity.ball_logarithms_sensitivity: {"radius": 0.5, "kappa": 1.0},
     sensitivity.ball_sensitivity: {"radius": 0.5},
-    sensitivity.direction_score_sensitivity: {"norm": 0.5},
     sensitivity.exact_moment_norm: {"longest": 2.0, "n": 10, "dim": 3},
     sensitivity.frame_product_sensitivity: {"norm": 0.5, "columns": 2, "bound": 1.0},
     sensitivity.frechet_mean_sensitivity: {"radius": 0.5, "n": 10, "kappa": 1.0},
@@ -468,7 +453,6 @@ def test_sensitivities_in_closed_form_are_rounded_up():
         moment = sensitivity.second_moment_sensitivity(radius).value
         assert math.sqrt(2) * radius**2 <= moment
         assert radius**2 / 7 <= sensitivity.trace_part_sensitivity(radius, 7).value
-        assert 2 * radius**2 <= sensitivity.direction_score_sensitivity(radius).value
         weighted = sensitivity.weighted_sum_sensitivity(radius, 0.3).value
         assert 0.6 * radius <= weighted < 0.6 * radius * (1 + 1e-9)
     assert 2.0 < sensitivity.grouped_sum_sensitivity().value < 2.0 * (1 + 1e-9)

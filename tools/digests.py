@@ -261,7 +261,7 @@ def of_classes() -> Iterator[tuple[str, Fit]]:
 
 
 def components() -> Iterator[tuple[str, Fit]]:
-    for mechanism in ("covariance", "refine", "power", "gradient", "exponential"):
+    for mechanism in ("covariance", "refine", "power", "gradient"):
         for way, params in {
             "": {},
             "two": {"n_components": 2},
@@ -273,8 +273,6 @@ def components() -> Iterator[tuple[str, Fit]]:
             "much": {"epsilon": 8.0},
         }.items():
             given: dict[str, Any] = {"mechanism": mechanism} | params  # type: ignore[operator]
-            if mechanism == "exponential":
-                given["delta"] = 0.0
             yield f"components {mechanism} {way}".strip(), _table_fit(given)
     pure = {"mechanism": "covariance", "delta": 0.0}
     for way, more in {"": {}, "public": {"row_norm": 6.0}, "people": {"people": True}}.items():

@@ -8,5 +8,5 @@ PLAIN = "floating-point noise on an exact total"
 ITERATED = "floating-point noise on a mean that may be iterated in floating point"
 # Root moments.
 MATRIX = "floating-point noise on a floating-point matrix"
-# Riemannian and Bingham laws.
+# Riemannian laws.
 LAW = "a floating-point draw from a law about a floating-point statistic"

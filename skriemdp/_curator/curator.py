@@ -24,7 +24,6 @@ from skriemdp._descent.iterated_mean import plan_iteration, stretch_of
 from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
 from skriemdp._gives.base import Give
 from skriemdp._mechanisms import noise
-from skriemdp._mechanisms.bingham import ExponentialDirection
 from skriemdp._mechanisms.bounded_sets import BoundedSet
 from skriemdp._mechanisms.budget import GaussianBudget, Release
 from skriemdp._mechanisms.counts import GaussianCount, GaussianNumber, LaplaceCount
@@ -313,16 +312,16 @@ class Curator:
 
         Parameters
         ----------
-        how : {"pure", "directions", "leading"}
+        how : {"pure", "leading"}
             "pure": the moment over n, with symmetric noise of pure privacy, and the noise of an
-            entry.  "directions": so many orthonormal columns, by the exponential mechanism.
-            "leading": the sum of so many leading eigenvalues of the hollow moment of unit rows.
+            entry.  "leading": the sum of so many leading eigenvalues of the hollow moment of unit
+            rows.
         """
         self._check_give(give)
         with self._account.turn():
             self._check_public_n("a statistic of a matrix")
             pure, account = type(self._account.opening) is Pure, self._account
-            if how not in ("pure", "directions", "leading") or pure == (how == "leading"):
+            if how not in ("pure", "leading") or pure == (how == "leading"):
                 raise PublicValueError(
                     f"there is no {how!r} statistic of matrices under this opening."
                 )
@@ -330,8 +329,7 @@ class Curator:
             if not 1 <= rank <= d or (how == "leading" and d > _MOST_EIGENVALUES):
                 raise PublicValueError(f"no {rank} of {d} coordinates are {how!r} here.")
             check_positive(radius=radius)
-            law = "exponential" if how == "directions" else ""
-            parameter = account.take(share, name, 1 if how == "leading" else d**2, law)
+            parameter = account.take(share, name, 1 if how == "leading" else d**2)
             own = self._table.groups is not None
             bound: Any = made(moment_set(radius, d, own, own))
             return self._matrix(how, give, bound, parameter, rank, label)
@@ -471,15 +469,6 @@ class Curator:
             symmetric = PureSymmetric(d, size, parameter)
             noisy = symmetric.release(exact / self.n, rng)
             return Noisy(noisy, symmetric.entry_scale)
-        if how == "directions":
-            rest, frame = np.eye(d), np.zeros((d, 0))
-            for _ in range(rank):
-                # Coordinates of the orthogonal complement keep the law on its unit sphere.
-                direction = ExponentialDirection(parameter / rank, longest)
-                inside = direction.release(rest.T @ exact @ rest, rng)
-                frame = np.column_stack([frame, rest @ inside])
-                rest = np.linalg.svd(frame, full_matrices=True)[0][:, frame.shape[1] :]
-            return frame
         hollow = total.astype(float) / bound.longest(PLAIN_STEPS) ** 2
         np.fill_diagonal(hollow, 0.0)
         value = float(np.linalg.eigvalsh(hollow)[-rank:].sum())

@@ -79,8 +79,6 @@ class Rehearsal(Curator):
     def _matrix(
         self, how: str, give: Give, bound: Any, parameter: float, rank: int, label: tuple
     ) -> Any:
-        if how == "directions":
-            return np.eye(bound.dim, rank)
         return self._vector(() if how == "leading" else (bound.dim, bound.dim), 1.0)
 
     def _step(self, give: Give, bound: BoundedSet, steps: int, run: Run) -> Noisy:

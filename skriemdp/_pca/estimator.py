@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._arrays import ManifoldLike
-from skriemdp._core.arithmetic import INTEGERS, LAW, PLAIN
+from skriemdp._core.arithmetic import INTEGERS, PLAIN
 from skriemdp._core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp._core.forecast import Expected
 from skriemdp._core.manifold_input import bounds_cure
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from skriemdp.geometry._base import Geometry
     from skriemdp.ledger._accountant import PrivacyAccountant
 
-MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
+MECHANISMS = ("auto", "covariance", "gradient", "power", "refine")
 
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
 
@@ -74,12 +74,12 @@ class PrivatePrincipalEigenvector(
         of the norms at a level set by n, d and the budget, for 5 % of ``mu**2`` (10 % for pairs).
         A number is public: it must not be computed from the data; `clipped_fraction_` then tells
         how many rows it shortens.
-    mechanism : {"auto", "covariance", "gradient", "power", "refine", "exponential"}, default="auto"
+    mechanism : {"auto", "covariance", "gradient", "power", "refine"}, default="auto"
         "covariance": eigenvectors of the noisy second moment.  "refine": the same for a part of the
         budget, then what that matrix shows to be best: clipped noisy products with its eigenvectors
         for flat spectra in high dimension, more of the matrix elsewhere.
         "power": block power iteration with clipped noisy products; never forms a d x d matrix.
-        "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
+        "gradient": DP-RGD on `manifold`.
         "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150, else
         "covariance".
     center : {"private", "assume"}, default="private"
@@ -101,7 +101,7 @@ manifold, default="auto"
         Seed of the public random start of "gradient" and "power", and of the matching of pairs.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy, which
-        "covariance" and "exponential" can give.
+        "covariance" can give.
     accountant : PrivacyAccountant, optional
         Ledger that the fit is charged to; the active one by default.
     random_state : int, optional
@@ -131,8 +131,7 @@ manifold, default="auto"
         Standard deviation of the noise of that matrix's entries off the diagonal; on the diagonal
         it is sqrt(2) times that.
     noise_scale_ : float
-        Standard deviation of the noise on a coordinate of the second moment times a unit vector;
-        NaN for "exponential".
+        Standard deviation of the noise on a coordinate of the second moment times a unit vector.
     mechanism_ : str
         The mechanism used.
     n_components_, n_samples_ : int
@@ -146,7 +145,7 @@ manifold, default="auto"
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
     records of one group (docs/theory/groups.md), n, their number, public; exactly
-    ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean, components
+    ``privacy_spent_.mu``-GDP, or pure for ``delta=0``.  Norms, mean, components
     and variances are all charged; `transform`, `predict` and `score` of a row depend on that row
     and are not private (docs/theory/pca.md).
 
@@ -154,10 +153,9 @@ manifold, default="auto"
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
     warning says that the first component is close to a random direction.
 
-    All sums with Gaussian noise are of exact integers.  With ``delta=0`` and "exponential" noise is
-    floating-point noise on exact totals, but that of "covariance" and the directions of
-    "exponential", which are functions of a floating-point matrix.  Sparse matrices are densified
-    a few rows at a time only.
+    All sums with Gaussian noise are of exact integers.  With ``delta=0`` noise is floating-point
+    noise on exact totals, but for that of the matrix.  Sparse matrices are densified a few rows at
+    a time only.
     Data larger than memory: pass a memory map, or an iterable of tables that can be read several
     times; beyond one table, memory is that of the d x d matrix.
 
@@ -166,7 +164,6 @@ manifold, default="auto"
     Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC ("covariance").
     Han, Mishra, Jawanpuria, Gao (2022), arXiv:2205.09494 ("gradient").
     Hardt, Price (2014), The noisy power method, NeurIPS ("power").
-    Chaudhuri, Sarwate, Sinha (2013), JMLR 14 ("exponential").
 
     Examples
     --------
@@ -187,9 +184,7 @@ manifold, default="auto"
         self,
         n_components: int = 1,
         row_norm: float | Literal["private"] = "private",
-        mechanism: Literal[
-            "auto", "covariance", "gradient", "power", "refine", "exponential"
-        ] = "auto",
+        mechanism: Literal["auto", "covariance", "gradient", "power", "refine"] = "auto",
         *,
         center: Literal["private", "assume"] = "private",
         manifold: ManifoldLike = "auto",
@@ -390,7 +385,7 @@ manifold, default="auto"
         if n < 2:
             raise PublicValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
-        pure = self.delta == 0 or self.mechanism == "exponential"
+        pure = self.delta == 0
         budget: type[Budget]
         if pure:
             budget = PureBudget
@@ -419,7 +414,7 @@ manifold, default="auto"
         # A search spends what it needs: the components may have more than it has to leave.
         for left in (planned, budget(total)):
             release.reserve(left, d, grouped)
-        words = LAW if name == "exponential" else PLAIN if pure else INTEGERS
+        words = PLAIN if pure else INTEGERS
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
         if bounds.pair_seed is not None:
             public["rows"] = "differences of disjoint pairs"
@@ -471,7 +466,7 @@ manifold, default="auto"
             raise PublicValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."
             )
-        if self.delta == 0 and self.mechanism not in ("auto", "covariance", "exponential"):
+        if self.delta == 0 and self.mechanism not in ("auto", "covariance"):
             raise PublicValueError(
                 f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "
                 "cannot give; use mechanism='covariance', or delta > 0, for instance 1e-5."
@@ -506,10 +501,10 @@ manifold, default="auto"
             from skriemdp._pca.problem import GradientRelease
 
             return GradientRelease(k, self.manifold, self.n_steps or 20, self.public_seed)
-        if name == "exponential" or self.delta == 0:
-            from skriemdp._pca.pure_releases import ExponentialRelease, PureCovarianceRelease
+        if self.delta == 0:
+            from skriemdp._pca.pure_releases import PureCovarianceRelease
 
-            return ExponentialRelease(k) if name == "exponential" else PureCovarianceRelease(k)
+            return PureCovarianceRelease(k)
         return RefineRelease(k) if name == "refine" else CovarianceRelease(k)
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:

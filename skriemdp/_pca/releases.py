@@ -61,7 +61,7 @@ class Subspace:
         Released trace.
     noise_scale : float
         Standard deviation of the noise of a coordinate of ``A w``, A the second moment, in the last
-        release that the components come from; NaN where the noise is not additive.
+        release that the components come from.
     spectrum : ndarray of shape (d,) or None
         All eigenvalues of the released matrix, decreasing.
     spectrum_noise : float or None
@@ -189,7 +189,6 @@ class Directions(Release):
     """Releases a frame, then the variances in it, which no noisy matrix shows."""
 
     name: ClassVar[str]
-    law: ClassVar[str] = ""
 
     def dim(self, d: int) -> int | None:
         """Number of coordinates of one of the releases; None where there are several kinds."""
@@ -212,13 +211,12 @@ class Directions(Release):
 
     def reserve(self, budget: Budget, d: int, people: bool) -> None:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.remaining
-        mu = budget.take(share, self.name, self.dim(d), self.law)
+        mu = budget.take(share, self.name, self.dim(d))
         total = budget.rest(_VARIANCES) / math.sqrt(_INSIDE_SHARE + _TOTAL_SHARE)
-        if not budget.pure:
-            self.check(mu, d, people)
-            variances(1.0, self.n_components).check(total * math.sqrt(_INSIDE_SHARE))
-            share = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if people else 1.0)
-            ball(Ball(0.5), 1).check(total * math.sqrt(share))
+        self.check(mu, d, people)
+        variances(1.0, self.n_components).check(total * math.sqrt(_INSIDE_SHARE))
+        share = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if people else 1.0)
+        ball(Ball(0.5), 1).check(total * math.sqrt(share))
 
 
 @dataclass(frozen=True)
@@ -361,7 +359,7 @@ def _with_variances(
     center, row_norm = found.center, found.row_norm
     part = budget.remaining * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
     most, k = row_norm**2, frame.shape[1]
-    if rows.grouped and not rows.by_trace:
+    if rows.grouped:
         # The Frobenius norm of a matrix bounds its trace by sqrt(d) times as much; few need that.
         share, grid = _TRACE_SHARE * (budget.remaining - part), row_norm * rows.d**0.25 * _BELOW
         traces = (np.sqrt(tile[:, 0]) for tile in rows.scaled_squares(center, row_norm))

@@ -347,7 +347,7 @@ def _components(estimator: PrivatePrincipalEigenvector, n: int = 100) -> Neighbo
     d = int(estimator.n_components) + 1
     public = _given(estimator.row_norm, "private") is not None
     length = 10.0 * float(estimator.row_norm) if public else 1.0
-    if estimator.mechanism == "exponential" or estimator.delta == 0:
+    if estimator.delta == 0:
         return _first_or_second(n, d, length)
     if estimator.mechanism == "gradient" and public:
         # Short enough for one step to come close to the leading direction, and not to overshoot.
@@ -378,8 +378,6 @@ def _first_or_second(n: int, d: int, length: float) -> Neighbours:
 
     def score(model: PrivatePrincipalEigenvector) -> float:
         frame = model.components_
-        if model.mechanism_ != "covariance":
-            return float(frame[0, 1] ** 2 - frame[0, 0] ** 2)
         # One direction is left: this is the noisy matrix.  Its log-likelihood ratio, up to d = 20.
         last = model.spectrum_[-1]
         matrix = (frame.T * (model.spectrum_[:-1] - last)) @ frame + last * np.eye(d)

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 
-from skriemdp._arrays import Array, array_namespace, row_squares
+from skriemdp._arrays import Array, array_namespace
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._base import CoordinateGeometry, Embedding, Reach, SymmetricSpace
-from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
+from skriemdp.geometry._columns import layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
-from skriemdp.geometry._tiles import tiles
-
-# Cosine of the distance below which the direction to a point loses digits.
-_NEAR_ANTIPODE = -0.9
-# The fast sum of clipped logarithms needs a bound of at least the first, in radii of the sphere,
-# and records and centres within the second times that bound.
-_LEAST, _FURTHEST = 1e-6, 8.0
-
-
-def _are_single(point: Array, other: Array) -> bool:
-    """Whether both are vectors of a few doubles in NumPy."""
-    arrays = type(point) is np.ndarray and type(other) is np.ndarray
-    # For short vectors, Python's arithmetic costs less than calls of NumPy.
-    if not arrays or not point.ndim == other.ndim == 1 or point.size > 32:
-        return False
-    return point.dtype == other.dtype == np.float64
 
 
 @dataclass(frozen=True)
@@ -92,10 +75,6 @@ class Sphere(CoordinateGeometry):
         return math.pi * self.radius
 
     @property
-    def quick_distances(self) -> bool:
-        return self.dim >= MOST_COLUMNS
-
-    @property
     def base_point(self) -> np.ndarray:
         point = np.zeros(self.dim + 1)
         point[0] = self.radius
@@ -127,81 +106,7 @@ class Sphere(CoordinateGeometry):
         y = xp.cos(angle) * x + sinc(xp, angle) * v
         return y * (self.radius / length(xp, y))
 
-    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
-        if not _are_single(point, coordinates):
-            return super().exp_coordinates(point, coordinates)
-        # A step of a descent moves one point of few numbers: as above, without calls for tables.
-        x, c = point.tolist(), coordinates.tolist()
-        norm, angle = math.hypot(*x), math.hypot(*c) / self.radius
-        if not (0.0 < norm < math.inf and 0.0 < angle < math.inf):
-            return super().exp_coordinates(point, coordinates)
-        along, share = math.cos(angle) / norm, math.sin(angle) / (angle * self.radius)
-        component = share * sum(map(operator.mul, x[1:], c)) / norm
-        head = along * x[0] + (component if x[0] < 0 else -component)
-        along -= component / (norm + abs(x[0]))
-        y = [head, *(along * a + share * b for a, b in zip(x[1:], c, strict=True))]
-        return np.array(y) * (self.radius / math.hypot(*y))
-
     def log_coordinates(self, point: Array, other: Array) -> Array:
-        if _are_single(point, other):
-            return self._one_logarithm(point, other)
-        if self.quick_distances and are_rows(point, other):
-            return self._seen_by_products(point, other)
-        return self._seen_by_differences(point, other)
-
-    def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
-        """Logarithm of one point, as :meth:`_seen_by_differences`, without the calls for tables."""
-        x = point.tolist()
-        norm = math.hypot(*x)
-        if not 0.0 < norm < math.inf:
-            return self._seen_by_differences(point, other)
-        x = [a / norm for a in x]
-        difference = [b - self.radius * a for a, b in zip(x, other.tolist(), strict=True)]
-        change = sum(map(operator.mul, x, difference))
-        cosine, head = self.radius + change, difference[0]
-        along = (change + (-head if x[0] < 0 else head)) / (1.0 + abs(x[0]))
-        c = [b - along * a for a, b in zip(x[1:], difference[1:], strict=True)]
-        sine = math.hypot(*c)
-        if not (cosine >= 0.0 and 0.0 < sine < math.inf):
-            return self._seen_by_differences(point, other)
-        return np.array(c) * (self.radius * math.atan2(sine, cosine) / sine)
-
-    def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Coordinates of many records of many numbers, each computed by itself.
-
-        ``angle / sine`` times ``y - <x, y> x``, reflected: two passes over the records.
-        """
-        x = point / np.linalg.norm(point)
-        t, sine, close = self._products(x, others)
-        if close.all():
-            return self._seen_by_differences(point, others)
-        with np.errstate(all="ignore"):
-            weight = self.radius * np.arctan2(sine, t) / sine
-            along = t + math.copysign(1.0, x[0]) * (others[:, 0] - t * x[0]) / (1.0 + abs(x[0]))
-            c = along[:, None] * x[1:]
-            np.subtract(others[:, 1:], c, out=c)
-            c *= weight[:, None]
-        if close.any():
-            c[close] = self._seen_by_differences(point, others[close])
-        return c
-
-    @staticmethod
-    def _products(
-        x: np.ndarray, others: np.ndarray, squares: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """``<x, y>``, the length of the rest of y, and which y are so close that it cancels.
-
-        Close to x or to its antipode, or no numbers; they are to be seen by differences.
-        """
-        with np.errstate(all="ignore"):
-            t = np.einsum("ij,j->i", others, x)
-            square = row_squares(others) if squares is None else squares
-            cosine = t / np.sqrt(square)
-            # Records closer than this are seen by differences.
-            close = ~((cosine > _NEAR_ANTIPODE) & (cosine < 0.995))
-            return t, np.sqrt(np.maximum(square - t * t, 0.0)), close
-
-    def _seen_by_differences(self, point: Array, other: Array) -> Array:
         # The reflection of _reflect takes the point to an axis, and what remains of the difference
         # to the other point are its coordinates, times the sine over the angle.
         xp = array_namespace(point, other)
@@ -235,75 +140,7 @@ class Sphere(CoordinateGeometry):
         c = c * (self.radius * xp.atan2(sine, cosine) / nonzero(xp, sine))
         return form.turned_back(xp, c)
 
-    def squares(self, others: np.ndarray) -> np.ndarray:
-        return row_squares(others)
-
-    def bounded_log_sum(
-        self,
-        point: np.ndarray,
-        others: np.ndarray,
-        radius: float,
-        center: np.ndarray,
-        squares: np.ndarray | None = None,
-    ) -> np.ndarray | None:
-        # With D = y - R x, or y itself, and t = <D, x>, the logarithm of y is w (D - t x), w the
-        # angle over the sine.  Its length, and its distance from a tangent vector, follow from
-        # three numbers per record, and the shortened sum is one product of weights and D
-        # (docs/theory/floats.md).
-        x = point / np.linalg.norm(point)
-        middle = self.tangent_from_coordinates(x, center)
-        both, square = np.stack([x, middle], axis=1), float(middle @ middle)
-        furthest, most = _FURTHEST * radius, radius * radius
-        if radius < _LEAST * self.radius or not square <= furthest * furthest:
-            return None
-        # Larger bounds keep enough digits without a difference to the centre.
-        begin = self.radius if radius < 0.05 * self.radius else 0.0
-        total, along, shares, done = np.zeros_like(x), 0.0, 0.0, 0
-        with np.errstate(all="ignore"):
-            for block in tiles(others, 1 if begin else 4):
-                D, piece = block - begin * x if begin else block, slice(done, done + len(block))
-                lengths = row_squares(D) if begin or squares is None else squares[piece]
-                t, inner = np.ascontiguousarray((D @ both).T)
-                # 1e-300 stands for the squared sine of a record at the point itself.
-                sine = np.sqrt(np.maximum(lengths - t * t, 1e-300))
-                cosine = t + begin if begin else t
-                angle = np.arctan2(sine, cosine)
-                angle *= self.radius
-                far = not cosine.min(initial=1.0) > _NEAR_ANTIPODE * self.radius  # or NaN
-                if far or not angle.max(initial=0.0) <= furthest:
-                    return None
-                weight = angle / sine
-                inner *= weight
-                offset = angle * angle - 2.0 * inner + square
-                if offset.max(initial=0.0) <= most:
-                    shares += len(block)
-                else:
-                    share = radius / np.sqrt(np.maximum(offset, most))
-                    weight *= share
-                    shares += float(share.sum())
-                total += weight @ D
-                along += float(weight @ t)
-                done += len(block)
-        tangent = total - along * x - shares * middle
-        return self.coordinates_from_tangent(x, tangent)
-
     def dist(self, point: Array, other: Array) -> Array:
-        if are_rows(point, other):
-            return self.distances(point, other)
-        return self._dist_by_differences(point, other)
-
-    def distances(
-        self, point: np.ndarray, others: np.ndarray, squares: np.ndarray | None = None
-    ) -> np.ndarray:
-        if not self.quick_distances:
-            return self._dist_by_differences(point, others)
-        t, sine, close = self._products(point / np.linalg.norm(point), others, squares)
-        distances = self.radius * np.arctan2(sine, t)
-        if close.any():
-            distances[close] = self._dist_by_differences(point, others[close])
-        return distances
-
-    def _dist_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         x, y = point / length(xp, point), other / length(xp, other)
         return (2 * self.radius) * xp.atan2(length(xp, x - y), length(xp, x + y))[..., 0]

@@ -32,7 +32,6 @@ _HOME = {
     "check_sensitivity": "skriemdp.privacy._sensitivity",
     "class_moments_sensitivity": "skriemdp.privacy._sensitivity",
     "compose": "skriemdp.privacy._events",
-    "direction_score_sensitivity": "skriemdp.privacy._sensitivity",
     "event_from_dict": "skriemdp.privacy._events",
     "exact_moment_norm": "skriemdp.privacy._sensitivity",
     "exact_total_sensitivity": "skriemdp.privacy._sensitivity",
@@ -96,9 +95,6 @@ if TYPE_CHECKING:  # so that type checkers know what the names of `_HOME` are
     from skriemdp.privacy._sensitivity import ball_sensitivity as ball_sensitivity
     from skriemdp.privacy._sensitivity import check_sensitivity as check_sensitivity
     from skriemdp.privacy._sensitivity import class_moments_sensitivity as class_moments_sensitivity
-    from skriemdp.privacy._sensitivity import (
-        direction_score_sensitivity as direction_score_sensitivity,
-    )
     from skriemdp.privacy._sensitivity import exact_moment_norm as exact_moment_norm
     from skriemdp.privacy._sensitivity import exact_total_sensitivity as exact_total_sensitivity
     from skriemdp.privacy._sensitivity import frame_product_sensitivity as frame_product_sensitivity

@@ -18,7 +18,6 @@ from skriemdp._validation import check_count, check_fraction, check_nonnegative,
 
 __all__ = [
     "answers_sensitivity",
-    "direction_score_sensitivity",
     "exact_moment_norm",
     "exact_total_sensitivity",
     "weighted_sum_sensitivity",
@@ -279,17 +278,6 @@ def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
     check_fraction(farthest=farthest)
     root = math.sqrt(count) * _UP
     return Sensitivity(root, "answers_sensitivity", farthest * root)
-
-
-def direction_score_sensitivity(norm: float) -> Sensitivity:
-    """Range of what one record adds to the scores ``u' S u``, ``S = sum z z'``, ``|z| <= norm``.
-
-    Replacing z by y adds ``(y'u)^2 - (z'u)^2``, a function of unit vectors u with values in
-    ``[-norm^2, norm^2]``: two of them differ by ``2 norm^2`` at most.  Attained by orthogonal rows.
-    sensitivity.md, section 4.
-    """
-    check_positive(norm=norm)
-    return Sensitivity(2.0 * norm**2 * _UP, "direction_score_sensitivity")
 
 
 def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:

@@ -597,8 +597,6 @@ def _components_of_people():
         fit = pca(k, mechanism="power", n_steps=2, **known)
         pair(f"people pca power {k}", fit, *frame)
         pair(f"people pca power {k} noisy", fit, *ends, quiet=False)
-        fit = pca(k, mechanism="exponential", delta=0.0, **known)
-        pair(f"people pca exponential {k}", fit, *frame, attains=0.5)
     # A direction that stands out of little noise, and holds little of the bound: one product.
     ends = replaced(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
     fit = pca(mechanism="refine", epsilon=100.0, **known)
@@ -622,8 +620,7 @@ def _components_of_people():
         fit = pca(mechanism=mechanism)
         pair(f"people pca {mechanism} private centre", fit, *far)
         pair(f"people pca {mechanism} extremes", fit, *extreme, quiet=False)
-    fit = pca(mechanism="exponential", delta=0.0)
-    pair("people pca exponential private centre", fit, *far)
+    pair("people pca pure private centre", pca(delta=0.0), *far)
 
 
 def _linear_models_of_people():
@@ -787,13 +784,12 @@ def curators():
     """Operations of the core that only it has; what it shares with fits is in their pairs."""
     rows, few = LogAt(Euclidean(3), np.zeros(3)), np.zeros((N, 3))
     apart = changed(few, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
-    for how in ("pure", "directions"):
-        pair(
-            f"curator {how}",
-            asked(Pure(2.0), lambda c, how=how: c.matrix(how, rows, 1.0, None, "m", "m")),
-            *apart,
-            attains=0.5,
-        )
+    pair(
+        "curator pure",
+        asked(Pure(2.0), lambda c: c.matrix("pure", rows, 1.0, None, "m", "m")),
+        *apart,
+        attains=0.5,
+    )
     ends = changed(few, [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0])
     pair(
         "curator sum",
@@ -976,8 +972,6 @@ def components():
         fit = pca(k, mechanism="refine", **known)
         pair(f"pca refine {k}", fit, *frame, attains=0.25)
         pair(f"pca power {k}", pca(k, mechanism="power", n_steps=2, **known), *frame)
-        fit = pca(k, mechanism="exponential", delta=0.0, **known)
-        pair(f"pca exponential {k}", fit, *frame, attains=0.5)
         for seed in range(2):
             one, two = rng.normal(size=(2, d))
             data = changed(cloud, one / np.linalg.norm(one), two / np.linalg.norm(two))
@@ -1048,15 +1042,15 @@ def components():
         pair(f"pca {mechanism} private centre", fit, *data)
         data = changed(cloud, [0, 0, 1e-120], [0, 1e200, 0])
         pair(f"pca {mechanism} extreme norms", fit, *data, quiet=False)
-    fit = pca(mechanism="exponential", delta=0.0)
-    pair("pca exponential private centre", fit, *changed(far, [1e9, 0, 0], [-1e9, 0, 0]))
-    pair("pca exponential noisy", fit, *changed(far, [1e9, 0, 0], [0, 0, 0]), quiet=False)
+    fit = pca(delta=0.0)
+    pair("pca pure private centre", fit, *changed(far, [1e9, 0, 0], [-1e9, 0, 0]))
+    pair("pca pure noisy", fit, *changed(far, [1e9, 0, 0], [0, 0, 0]), quiet=False)
     # The effective rank pairs row 0 with row n / 2.
     cosine = np.array(cloud)
     cosine[n // 2] = [0, 0, 2.0]
     data = changed(cosine, [0, 0, 1.0], [0, 1.0, 0])
     pair("pca rank", pca(mechanism="covariance", center="assume"), *data)
-    pair("pca rank, pure", pca(mechanism="exponential", center="assume", delta=0.0), *data)
+    pair("pca rank, pure", pca(center="assume", delta=0.0), *data)
     ends = np.tile([1.0, 0, 0], (n, 1))
     data = changed(ends, [1e8, 0, 0], [-1e8, 0, 0])
     pair("pca mean of clipped rows", pca(mechanism="covariance", row_norm=1.0), *data)

@@ -333,8 +333,6 @@ class Tape:
     def _without_noise(self, exact, law):
         if law == "exponential":
             return np.argmax(exact, axis=-1)
-        if law == "bingham":
-            return np.linalg.eigh(exact)[1][:, -1]
         return _copied(exact.blocks if law == "pure sums" else exact)
 
     def label(self, rng):
@@ -417,8 +415,6 @@ class Tape:
             return float(max(values.clip(0).sum(), -values.clip(None, 0).sum())) / bound
         if law == "exponential":
             return float(np.max(np.abs(change))) / bound
-        if law == "bingham":
-            return float(np.ptp(np.linalg.eigvalsh(0.5 * (change + change.T)))) / bound
         if law == "symmetric":
             change = 0.5 * (change + np.swapaxes(change, -1, -2))
         return float(np.linalg.norm(change)) / bound
