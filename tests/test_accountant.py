@@ -42,6 +42,7 @@ from skriemdp.privacy._events import (
     GaussianEvent,
     PoissonSampledGaussianEvent,
     PureEvent,
+    compose,
 )
 
 DELTA = 1e-5
@@ -677,3 +678,21 @@ def test_a_pure_ceiling_admits_no_gaussian_step(rule):
 def test_purity_is_no_matter_of_a_delta_that_underflows(monkeypatch):
     monkeypatch.setattr(GaussianEvent, "delta", lambda event, epsilon: 0.0)
     assert not make_filter("auto", 5.0, 0.0).fills(GaussianEvent(100.0))
+
+
+@pytest.mark.parametrize("kind", ["auto", "renyi", "gdp", "sum"])
+@pytest.mark.parametrize("part", [None, "site"])
+def test_what_costs_nothing_leaves_the_whole_ceiling(kind, part):
+    """A fit of too few records asks nothing, and is charged an empty event."""
+    book = PrivacyAccountant(epsilon=2.0, delta=1e-5, filter=kind)
+    place = book if part is None else book.partition(part)
+    untouched = str(place.remaining())
+    for _ in range(3):
+        place.spend(compose([]))
+    assert str(place.remaining()) == untouched
+    whole = gaussian(gaussian_mu(2.0, 1e-5) * (1.0 - 1e-9))
+    place.spend(whole)
+    with pytest.raises(BudgetExceededError):
+        place.spend(whole)
+    with pytest.raises(BudgetExceededError):
+        book.spend(whole)

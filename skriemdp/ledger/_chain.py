@@ -81,7 +81,7 @@ class Standing(NamedTuple):
         set plus, for a partition, what that partition was charged, or, for the whole data set,
         the largest amount of any partition.
     untouched : bool
-        Whether none of the records concerned has been charged before.
+        Whether none of the records concerned has been charged anything before.
     """
 
     total: Amounts
@@ -325,10 +325,11 @@ class Book:
                 f"data set {place.name!r} of the ledger {self.path!r} was divided into parts; "
                 "charge one of them (its `parts`)."
             )
-        if not part:
-            return Standing(place.last.total, place.last.state[0] == 1)
-        own, (_, number, common, *_) = self.own(place, part), place.last.state
-        return Standing(add(common, own[1]), number + own[0] == 0)
+        total = place.last.total
+        if part:
+            total = add(place.last.state[2], self.own(place, part)[1])
+        # What cost nothing does not depend on the records.
+        return Standing(total, all(amount == 0 for amount in total))
 
     def tallies(self, place: Dataset, part: str) -> Counter:
         """Number of charges by (partition, event, :func:`shares_of` their note)."""
