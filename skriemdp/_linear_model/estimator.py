@@ -23,7 +23,13 @@ from skriemdp._core.manifold_input import LEAST_SIGNAL, bounds_cure, warn_publis
 from skriemdp._core.parameters import read_labels
 from skriemdp._descent.releases import Evidence
 from skriemdp._errors import PublicAttributeError, PublicValueError
-from skriemdp._linear_model.fit_plan import CONSTANT, GRADIENTS, plan_fit, ridge_penalty
+from skriemdp._linear_model.fit_plan import (
+    CONSTANT,
+    GRADIENTS,
+    ConstantPlan,
+    plan_fit,
+    ridge_penalty,
+)
 from skriemdp._linear_model.glm import (
     CLASSIFICATION,
     LOSSES,
@@ -427,8 +433,8 @@ default="auto"
 
     def _expected(self, plan: Plan, facts: dict[str, Any], spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
-        if settings.constant is not None:
-            noise = settings.constant.sigma(settings.usual_mu)
+        if isinstance(settings, ConstantPlan):
+            noise = settings.mean.sigma(settings.usual_mu)
             what = "x half the width of the range of the targets (their mean)"
             return Expected("one constant, gaussian noise", (ExpectedError("noise", noise, what),))
         solver = settings.solver
@@ -455,12 +461,13 @@ default="auto"
 
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
+        if isinstance(settings, ConstantPlan):
+            budget = GaussianBudget(settings.targets.mu, plan.releases)
+            self._release_constant(data, settings, budget, streams)
+            return
         # A sampled run has an event of its own.
         planned = plan.releases[:-1] if settings.sampled else plan.releases
         budget = GaussianBudget(settings.bounds.mu, planned)
-        if settings.constant is not None:
-            self._release_constant(data, settings, budget, streams)
-            return
         place, beyond = settings.bounds.release(Units((X,), groups), budget, streams)
         expected_fraction, where = 1.0 - place.level, ""
         found = self._ways_to_bounds()
@@ -560,13 +567,13 @@ default="auto"
             streams,
         )
         mu, rng = budget.rest(CONSTANT), streams("constant")
-        mean = settings.constant.release(Units((targets,), data.groups), mu, rng)
-        bounds, solver = settings.bounds, settings.solver
-        place = RowBallEstimate(bounds.center, bounds.norm)
-        self._set_line(np.zeros((1, data.facts["p"])), np.array([mean]), place, None)
-        self.is_constant_, self.noise_scale_ = True, settings.constant.sigma(mu)
+        mean = settings.mean.release(Units((targets,), data.groups), mu, rng)
+        p = data.facts["p"]
+        place = RowBallEstimate(np.zeros(p), 1.0)  # nobody asked where the rows are
+        self._set_line(np.zeros((1, p)), np.array([mean]), place, None)
+        self.is_constant_, self.noise_scale_ = True, settings.mean.sigma(mu)
         self.center_, self.feature_norm_ = place.center, place.norm
-        self.preconditioner_, self.preconditioner_spectrum_ = solver.preconditioner, np.zeros(0)
+        self.preconditioner_, self.preconditioner_spectrum_ = settings.preconditioner, np.zeros(0)
         self.preconditioner_floor_, self.n_iter_, self.step_size_ = 0.0, 0, 0.0
         self.public_baseline_ = None
 

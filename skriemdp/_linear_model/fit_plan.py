@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -93,8 +93,6 @@ class FitPlan:
         Of a fixed public subspace.
     public_weights : ndarray of shape (size, n_outputs) or None
         Fitted to the public rows.
-    constant : ScaledMean or None
-        What is released in place of a model; nothing is then asked of the rows.
     """
 
     bounds: RowBounds
@@ -105,13 +103,54 @@ class FitPlan:
     start: np.ndarray
     basis: np.ndarray | None
     public_weights: np.ndarray | None
-    constant: ScaledMean | None = None
 
     @property
     def usual_mu(self) -> float:
         """Mu that remains for the model if the rows lie near enough for no far steps."""
         left = self.bounds.usual_mu**2 - _share(self.targets) * self.bounds.mu**2
         return math.sqrt(left)
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantPlan:
+    """A planned mean of the targets in place of a model; nothing is asked of the rows.
+
+    Attributes
+    ----------
+    targets : RowBounds
+        Finds where the targets are.
+    mean : ScaledMean
+    preconditioner : str
+        Of the model that there is not.
+    """
+
+    targets: RowBounds
+    mean: ScaledMean
+    preconditioner: str
+
+    @property
+    def usual_mu(self) -> float:
+        """Mu that remains for the mean."""
+        return self.targets.mu * math.sqrt(1.0 - self.targets.share - COUNT_SHARE)
+
+
+class _Directions(NamedTuple):
+    """Public directions in which a model moves.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (p + intercept, k) or None
+        Those of the whole run.
+    at : callable or None
+        Basis of each step, where it moves.
+    width, size : int
+        Numbers of coordinates of a gradient, and of the weights, for each output.
+    """
+
+    basis: np.ndarray | None
+    at: Callable | None
+    width: int
+    size: int
 
 
 def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
@@ -126,21 +165,12 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     work = _work(model, n, p, n_outputs)
     mu, intercept = gaussian_mu(model.epsilon, model.delta), bool(model.fit_intercept)
     public_X = _public_rows(model, p, facts["sparse"])
-    center, norm = _bounds(model, p, facts["sparse"], public_X)
-    # Public directions are those of rows as they are; scales of many columns fill a sparse table.
-    rule = None
-    if model.subspace is None and not (facts["sparse"] and p > 512):
-        rule = ColumnRule(TARGET_CLIP if classes is None else LABEL_CLIP)
     interval = _interval(model, classes)
     targets = None if classes is not None else _target_bounds(n, mu, interval)
     few = targets is not None and targets.search is not None and n * mu < LEAST_FOR_MODEL
-    if few and targets:
-        targets = dataclasses.replace(targets, shares=constant_shares())
-        center, norm = np.zeros(p), 1.0  # nobody asks where the rows are
-    bounds = RowBounds(n, p, mu, center, norm, column_rule=rule)
     plain = not (facts["sparse"] or grouped or public_X is not None or model.batch_size)
-    if classes is None and plain and _whitens(model, p, n * mu):
-        bounds = dataclasses.replace(bounds, white=True)
+    bounds = _row_bounds(model, facts, mu, public_X, plain)
+    center, norm = bounds.center, bounds.norm
     # Rows that a run does not round are kept as it sees them.
     if (grouped or model.subspace is not None) and not facts["sparse"]:
         work = work.plus(16.0 * n * p, "the centred and scaled copies of X")
@@ -151,28 +181,104 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         assert center is not None and norm is not None  # from the public rows, where not given
         rows = unit_rows(public_X - center if center.any() else public_X, norm, intercept)
         public = LinearProblem(rows, _public_targets(model, public_X, classes, interval), loss)
-    moving, basis, bases, size = callable(model.subspace), None, None, p + intercept
-    if model.subspace is None:
-        width = size
-    elif moving:
-        width = _basis(model.subspace(1), p, intercept).shape[1]
-    else:
-        basis = _basis(model.subspace, p, intercept, None if public is None else public.rows)
-        size = width = basis.shape[1]
+    ways = _directions(model, p, public)
     warm = model.public_y is not None
+    if few:
+        warn_constant(n * mu, LEAST_FOR_MODEL, "target_range")
+    elif not warm:
+        warn_small_model(n, n * rest / math.sqrt(ways.width * n_outputs))
+    penalty = None
+    if norm is not None:
+        penalty = ridge_penalty(model.alpha, norm, row_unit(intercept), ways.size, intercept)
+        _check_ridge(model.alpha, float(penalty[0, 0]))
+    solver = _solver(model, n, rest, loss, ways, public, penalty, grouped)
+    if few:
+        public_facts = _public_facts(model, facts, None, None, None)
+        return _constant_plan(n, mu, solver.preconditioner, public_facts, work)
+    sampled = type(solver.sampler) is PoissonSampler
+    budget = GaussianBudget(mu)
+    bounds.reserve(budget)
+    if targets is not None:
+        targets.reserve(budget)
+    budget.take(COUNT_SHARE, COUNT, 1)
+    budget.rest(GRADIENTS, ways.width * n_outputs)
+    first = GaussianBudget(mu * math.sqrt(searched))
+    solver = _sampled(solver, model, first.event, n) if sampled else solver.with_mu(rest)
+    if not (ways.at is not None or grouped) and (ways.basis is not None or not facts["sparse"]):
+        # A sparse copy is as large as X, and the size of X is not public.
+        projected = 0.0 if ways.basis is None else 2.0 * n * ways.width
+        copies = 8.0 * (n * (p + 1.0) + projected)
+        work = work.plus(copies, "the rounded copy of X, in exact integers")
+    # A search spends what it needs, and less noise needs more bits.
+    for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
+        run.check((ways.width, n_outputs))
+    start, weights = np.zeros((ways.size, n_outputs)), None
+    if public is not None and public.targets is not None:
+        from skriemdp._linear_model.public_rows import public_minimizer
+
+        start = weights = public_minimizer(public.in_basis(ways.basis), penalty)
+    if solver.max_norm is not None:
+        start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
+    return Plan(
+        event=compose([first.event, solver.event(n)]) if sampled else budget.event,
+        settings=FitPlan(bounds, targets, solver, sampled, loss, start, ways.basis, weights),
+        public=_public_facts(model, facts, center, norm, interval),
+        work=work,
+        arithmetic=MATRIX if solver.preconditioner == "paper" else INTEGERS,
+        releases=budget.releases,
+    )
+
+
+def _row_bounds(
+    model: Any, facts: dict[str, Any], mu: float, public_X: Any, plain: bool
+) -> RowBounds:
+    """What finds, or knows, where the rows are; it may whiten `plain` ones."""
+    n, p = facts["n"], facts["p"]
+    center, norm = _bounds(model, p, facts["sparse"], public_X)
+    rule = None
+    # Public directions are those of rows as they are; scales of many columns fill a sparse table.
+    if model.subspace is None and not (facts["sparse"] and p > 512):
+        rule = ColumnRule(TARGET_CLIP if facts["classes"] is None else LABEL_CLIP)
+    bounds = RowBounds(n, p, mu, center, norm, column_rule=rule)
+    if facts["classes"] is None and plain and _whitens(model, p, n * mu):
+        return dataclasses.replace(bounds, white=True)
+    return bounds
+
+
+def _directions(model: Any, p: int, public: LinearProblem | None) -> _Directions:
+    """The directions that `subspace` names; all of them without one."""
+    intercept = bool(model.fit_intercept)
+    size = p + intercept
+    if model.subspace is None:
+        return _Directions(None, None, size, size)
+    if callable(model.subspace):
+        width = _basis(model.subspace(1), p, intercept).shape[1]
+        return _Directions(None, model.subspace, width, size)
+    basis = _basis(model.subspace, p, intercept, None if public is None else public.rows)
+    return _Directions(basis, None, basis.shape[1], basis.shape[1])
+
+
+def _solver(
+    model: Any,
+    n: int,
+    rest: float,
+    loss: GeneralizedLinearLoss,
+    ways: _Directions,
+    public: LinearProblem | None,
+    penalty: np.ndarray | None,
+    grouped: bool,
+) -> NoisyAdaGrad:
+    """The run whose noise is yet to be set; `rest` is the least mu that is left for it."""
+    width, warm = ways.width, model.public_y is not None
     sampled = model.batch_size is not None and model.batch_size < n
     # Batches have more noise than their mu says, people's gradients are short, and long steps leave
     # a public start: the rule was tried on none of them.
     little_noise = noise_is_small(n, width, rest) and not (sampled or grouped or warm)
-    if few:
-        warn_constant(n * mu, LEAST_FOR_MODEL, "target_range")
-    elif not warm:
-        warn_small_model(n, n * rest / math.sqrt(width * n_outputs))
     name = model.preconditioner
     if name == "auto":
         cheap = "diagonal" if little_noise else "norm"
         name = cheap if model.subspace is None else "noised"
-    _check_preconditioner(name, width, moving, public)
+    _check_preconditioner(name, width, ways.at is not None, public)
     n_steps, step_size, first_step_size = default_steps(
         name, n, width, rest, loss, warm, little_noise
     )
@@ -183,24 +289,21 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     n_steps = n_steps if model.n_steps is None else int(model.n_steps)
     if model.step_size is not None:
         step_size, first_step_size = float(model.step_size), None
-    if moving:
-        steps = range(1, n_steps + 1)
-        bases = [_basis(model.subspace(t), p, intercept) for t in steps]
-    unit = row_unit(intercept)
-    penalty = None
-    if norm is not None:
-        penalty = ridge_penalty(model.alpha, norm, unit, size, intercept)
-        _check_ridge(model.alpha, float(penalty[0, 0]))
+    intercept, bases = bool(model.fit_intercept), None
+    if ways.at is not None:
+        p = ways.size - intercept
+        bases = [_basis(ways.at(step), p, intercept) for step in range(1, n_steps + 1)]
     curvature = None
     if name == "public" and public is not None:
         from skriemdp._linear_model.public_rows import public_curvature
 
-        curvature = public_curvature(public, basis, penalty)
-    usual_clip = default_clip(loss, name, little_noise, grouped)
-    solver = NoisyAdaGrad(
-        sampler=PoissonSampler(float(model.batch_size), width * n_outputs)
-        if sampled
-        else FullBatch(),
+        curvature = public_curvature(public, ways.basis, penalty)
+    usual_clip, unit = default_clip(loss, name, little_noise, grouped), row_unit(intercept)
+    sampler: Any = FullBatch()
+    if sampled:
+        sampler = PoissonSampler(float(model.batch_size), width * loss.n_outputs)
+    return NoisyAdaGrad(
+        sampler=sampler,
         n_steps=n_steps,
         noise_multiplier=1.0,
         moment_multiplier=1.0 if name == "paper" else None,
@@ -213,56 +316,22 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,
     )
-    budget = GaussianBudget(mu)
-    bounds.reserve(budget)
-    if targets is not None:
-        targets.reserve(budget)
-    budget.take(COUNT_SHARE, COUNT, 1)
-    budget.rest(GRADIENTS, width * n_outputs)
-    first = GaussianBudget(mu * math.sqrt(searched))
-    solver = _sampled(solver, model, first.event, n) if sampled else solver.with_mu(rest)
-    if not (moving or grouped) and (basis is not None or not facts["sparse"]):
-        # A sparse copy is as large as X, and the size of X is not public.
-        projected = 0.0 if basis is None else 2.0 * n * width
-        copies = 8.0 * (n * (p + 1.0) + projected)
-        work = work.plus(copies, "the rounded copy of X, in exact integers")
-    # A search spends what it needs, and less noise needs more bits.
-    for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
-        run.check((width, n_outputs))
-    start, weights = np.zeros((size, n_outputs)), None
-    if public is not None and public.targets is not None:
-        from skriemdp._linear_model.public_rows import public_minimizer
-
-        start = weights = public_minimizer(public.in_basis(basis), penalty)
-    if solver.max_norm is not None:
-        start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
-    if few and targets:
-        settings = FitPlan(bounds, targets, solver, False, loss, start, None, None, ScaledMean(n))
-        public_facts = _public_facts(model, facts, None, None, None)
-        return _constant_plan(settings, targets, public_facts, work)
-    return Plan(
-        event=compose([first.event, solver.event(n)]) if sampled else budget.event,
-        settings=FitPlan(bounds, targets, solver, sampled, loss, start, basis, weights),
-        public=_public_facts(model, facts, center, norm, interval),
-        work=work,
-        arithmetic=MATRIX if name == "paper" else INTEGERS,
-        releases=budget.releases,
-    )
 
 
 def _constant_plan(
-    settings: FitPlan, targets: RowBounds, public: dict[str, Any], work: Work
+    n: int, mu: float, preconditioner: str, public: dict[str, Any], work: Work
 ) -> Plan:
     """The plan of the mean of targets whose range is found, with all of the budget."""
-    budget = GaussianBudget(targets.mu)
+    targets, mean = RowBounds(n, 1, mu, shares=constant_shares()), ScaledMean(n)
+    budget = GaussianBudget(mu)
     targets.reserve(budget)
     budget.take(COUNT_SHARE, COUNT, 1)
     least = budget.rest(CONSTANT, 1)
-    for mu in (least, targets.mu):  # what the search leaves lies in between
-        ScaledMean(targets.n).bounded_set.check(mu)
+    for one in (least, mu):  # what the search leaves lies in between
+        mean.bounded_set.check(one)
     return Plan(
         event=budget.event,
-        settings=settings,
+        settings=ConstantPlan(targets, mean, preconditioner),
         public=public,
         work=work,
         arithmetic=INTEGERS,

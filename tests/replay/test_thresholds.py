@@ -93,7 +93,8 @@ OTHERS = set(
     _location_scale.columns:_NARROWER _location_scale.columns:_ONE _location_scale.search:_ASIDE
     _location_scale.search:_SAME _location_scale.search:_CURVED
     _location_scale.search:_HIDDEN _location_scale.search:_SHRUNK _mean.class_releases:_AHEAD
-    _mean.releases:LEAST_ROWS
+    _mean.releases:LEAST_ROWS _mean.estimator:_COARSE _mean.estimator:_WIDE
+    _mean.table_releases:_PRICE
     _mean.class_releases:_LEAST_KEPT _mean.class_releases:_TELLS _mean.classifier:_SEPARATED
     _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT _mean.noise_shape:_ROUNDING
     _mean.planning:LAPLACE_GAIN _mean.planning:_MUCH _mean.uncertainty:_CUT _pca.releases:_FLAT
