@@ -43,7 +43,7 @@ from skriemdp._mechanisms.sum import private_sum
 from skriemdp._mechanisms.units import Units
 from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp._random import NoiseStreams
-from skriemdp.auditing import audit_epsilon, audit_estimator
+from skriemdp.auditing import Neighbours, audit_epsilon, audit_estimator
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.privacy import (
@@ -378,7 +378,39 @@ SLOW = (
 )
 
 
-# -- estimators: (estimator, delta of the comparison or None) --------------------------------------
+# -- estimators: (estimator, delta of the comparison or None, neighbours where not the usual) ------
+
+UNITS = 10.0 ** np.arange(5)
+
+
+def unlike_columns(others, score):
+    """Columns in unlike units, one row beyond the lower ends of all of them, or the upper ends."""
+    ends = (np.vstack([np.full(len(UNITS), end), UNITS * others]) for end in (-1e9, 1e9))
+    return Neighbours(*((rows,) for rows in ends), score)
+
+
+def table_mean(n=500):
+    """Scored by the mean, less what the others give at the place and the scales that were found."""
+    rng = np.random.default_rng(0)
+    others = rng.choice([-1.0, 1.0], size=(n - 1, len(UNITS)))
+
+    def score(model):
+        rows = (UNITS * others - model.center_) / model.scale_
+        rows *= np.minimum(1.0, model.radius_ / np.linalg.norm(rows, axis=1))[:, None]
+        known = model.center_ + model.scale_ * rows.sum(axis=0) / n
+        return float(np.sum((model.mean_ - known) / model.noise_scale_))
+
+    return unlike_columns(others, score)
+
+
+def table_places(n=200):
+    """A fifth far below the rest and a fifth far above: one truth value moves a column's fifths."""
+    rng = np.random.default_rng(0)
+    column = np.repeat([-1.0, 0.0, 1.0], [n // 5, n - 1 - 2 * (n // 5), n // 5])
+    column[column == 0.0] = np.linspace(-1.0, 1.0, n - 1 - 2 * (n // 5)) / 30.0
+    others = np.stack([rng.permutation(column) for _ in UNITS], axis=1)
+    return unlike_columns(others, lambda model: float(np.sign(model.center_).sum()))
+
 
 Mean, PCA, Regressor = PrivateFrechetMean, PrivatePrincipalEigenvector, PrivateHyperbolicRegressor
 GAUSSIAN = {"mechanism": "tangent", "noise": "gaussian"}
@@ -424,6 +456,16 @@ OTHERS = {
     "PrivateFrechetMean, defaults, SPD": (Mean("spd", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, defaults, sphere": (Mean("sphere", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, private ball": (Mean(center="private", radius="private", **LONG), None),
+    "PrivateFrechetMean, unlike columns": (
+        Mean("euclidean", noise="gaussian", shrink=None, **LONG),
+        None,
+        table_mean(),
+    ),
+    "PrivateFrechetMean, unlike columns, their places alone": (
+        Mean("euclidean", noise="gaussian", **LONG),
+        None,
+        table_places(),
+    ),
     "PrivateFrechetMean, median, hyperboloid": (
         Mean("hyperboloid", statistic="median", **LONG),
         None,
@@ -610,7 +652,7 @@ def main():
         if line(name, kind, delta, event.epsilon(delta), audited, trials):
             above.append(name)
     print(f"\n| estimator | {head}\n|---|---|---|---|---|---|---|", flush=True)
-    for name, (estimator, delta) in (ONE_SHOT | OTHERS).items():
+    for name, (estimator, delta, *pair) in (ONE_SHOT | OTHERS).items():
         if not wanted(name):
             continue
         trials = 500 if options.quick else 4_000
@@ -618,6 +660,7 @@ def main():
             trials = 12_000 if options.quick else 40_000
         found = audit_estimator(
             estimator,
+            *pair,
             trials=trials,
             delta=delta,
             confidence=options.confidence,
