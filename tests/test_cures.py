@@ -123,6 +123,11 @@ RADII = {"radius": [1.0, 2.0]}
 SUMS = {"local": "statistic", "n_rounds": 1}
 AROUND = MANY + [0.4, 0.0, 0.0]
 AROUND /= np.linalg.norm(AROUND, axis=1, keepdims=True)
+# Opposite points have no mean direction.  In 40 dimensions noise hardly ever looks like one: its
+# length is 1 +- 0.11, and the message ends at 1.5.
+OPPOSITE = RNG.normal(size=(N, 40))
+OPPOSITE /= np.linalg.norm(OPPOSITE, axis=1, keepdims=True)
+OPPOSITE = np.r_[OPPOSITE, -OPPOSITE]
 LIKE = np.diag([1.0, 0.9, 1.1])
 UNITS, FEW_TRUE = 10.0 ** np.linspace(-3.0, 3.0, 8), np.arange(2000) % 50 == 0
 UNLIKE = UNITS * (RNG.normal(size=(2000, 8)) + 3.0 * FEW_TRUE[:, None] * np.eye(8)[0])
@@ -273,8 +278,8 @@ CASES = {
     "rows wider than a search": (linear(1e15 * X, Y), linear(X, Y)),
     "narrower than a search": (mean(1e-15 * X), mean(X), mean(1e-15 * X, radius=1e-14)),
     "no direction": (
-        mean(SPHERE, manifold="sphere"),
-        mean(SPHERE, manifold="sphere", center=np.eye(3)[0]),
+        mean(OPPOSITE, manifold="sphere"),
+        mean(OPPOSITE, manifold="sphere", center=np.eye(40)[0]),
     ),
     # means
     "noise of the size of a ball": (

@@ -19,7 +19,7 @@ from replay.pairs import PAIRS
     ids=lambda p: p.name,
 )
 def test_neighbours_replay(pair):
-    tape, _, _ = replayed(pair)
+    tape, _ = replayed(pair)
     share = tape.attained(pair.mine)
     assert share >= pair.attains, f"attains {share:.3f} of what is charged"
 

@@ -39,6 +39,7 @@ THRESHOLDS = {
     "_location_scale.points:_FEW_RECORDS": (0.0, 1e9, ("mean found", "search euclidean")),
     "_mean.table_releases:_FEW": (0, MOST, ("mean table unlike", "mean table alike")),
     "_mean.table_releases:_FEW_NEED": (0.0, 1e9, ("mean table unlike", "mean table alike")),
+    "_mean.table_releases:_PRICE": (0.0, 1e9, ("mean table unlike", "mean table alike")),
     "_location_scale.points:_MANY": (0.0, 1e9, ("mean found", "search sphere")),
     "_location_scale.search:_CHEAP": (0.0, 1e9, ("search euclidean", "mean found")),
     "_location_scale.row_releases:_PLENTY": (0.0, 1e9, ("adagrad search", "adagrad columns")),
@@ -93,8 +94,7 @@ OTHERS = set(
     _location_scale.columns:_NARROWER _location_scale.columns:_ONE _location_scale.search:_ASIDE
     _location_scale.search:_SAME _location_scale.search:_CURVED
     _location_scale.search:_HIDDEN _location_scale.search:_SHRUNK _mean.class_releases:_AHEAD
-    _mean.releases:LEAST_ROWS _mean.estimator:_COARSE _mean.estimator:_WIDE
-    _mean.table_releases:_PRICE
+    _mean.estimator:_COARSE _mean.estimator:_WIDE _mean.releases:LEAST_ROWS
     _mean.class_releases:_LEAST_KEPT _mean.class_releases:_TELLS _mean.classifier:_SEPARATED
     _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT _mean.noise_shape:_ROUNDING
     _mean.planning:LAPLACE_GAIN _mean.planning:_MUCH _mean.uncertainty:_CUT _pca.releases:_FLAT
