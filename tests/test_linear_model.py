@@ -53,7 +53,7 @@ ALL_LOSSES = [
     GeneralizedLinearLoss("squared_error"),
     GeneralizedLinearLoss("huber", threshold=0.3),
 ]
-PRECONDITIONERS = ["noised", "diagonal", "norm", "paper", "public", "none"]
+PRECONDITIONERS = ["noised", "diagonal", "norm", "paper", "none"]
 
 
 @pytest.fixture(autouse=True)
@@ -585,7 +585,7 @@ def test_every_variant_learns_at_a_large_epsilon(preconditioner, subspace):
     if subspace == "basis":
         subspace = np.eye(5)
     elif subspace == "moving":
-        if preconditioner in ("diagonal", "public"):
+        if preconditioner == "diagonal":
             pytest.skip("fixed axes only")
         bases = [np.linalg.qr(np.random.default_rng(s).normal(size=(5, 4)))[0] for s in range(3)]
         subspace = lambda t: bases[t % 3]  # noqa: E731
@@ -785,7 +785,6 @@ def test_cross_validation_charges_every_fold(tmp_path):
         ({"public_X": np.zeros((3, 4))}, "public_X"),
         ({"public_X": np.zeros((3, 5)), "public_y": np.zeros(2)}, "public_y"),
         ({"public_X": np.zeros((3, 5)), "public_y": [0, 1, 9]}, "public_y"),
-        ({"preconditioner": "public"}, "public_X"),
         ({"clip_norm": [1.0, 2.0]}, "clip_norm"),
         ({"clip_norm": -1.0}, "clip_norm"),
         ({"batch_size": 1000}, "batch_size"),

@@ -13,7 +13,7 @@ import numpy as np
 from skriemdp._descent.releases import Evidence, FullBatch, PoissonSampler
 from skriemdp._errors import PublicTypeError, PublicValueError
 from skriemdp._linear_model.glm import LinearProblem
-from skriemdp._linear_model.preconditioners import Axes, Metric, Noised, Public
+from skriemdp._linear_model.preconditioners import Axes, Metric, Noised, Plain
 from skriemdp._mechanisms.bounded_sets import BoundedSet, Outer, ball
 from skriemdp._mechanisms.bounds import Ball
 from skriemdp._mechanisms.budget import Steps
@@ -74,11 +74,9 @@ class NoisyAdaGrad:
         beyond what noise explains.
     clip_norms : ndarray of shape (n_steps,)
         Bound of a record's gradient in each step: the envelope.  Gradients are clipped to it.
-    preconditioner : {"noised", "diagonal", "norm", "paper", "public", "none"}
+    preconditioner : {"noised", "diagonal", "norm", "paper", "none"}
     moment_multiplier : float, optional
         Noise over sensitivity of the root moment of "paper".
-    curvature : ndarray of shape (k, k), optional
-        Public, of "public".
     max_norm : float, optional
         Radius of the ball that holds the iterates.
     basis_at : callable, optional
@@ -101,7 +99,6 @@ class NoisyAdaGrad:
     clip_norms: Any
     preconditioner: str = "noised"
     moment_multiplier: float | None = None
-    curvature: Any = None
     max_norm: float | None = None
     basis_at: Callable | None = None
     first_step_size: float | None = None
@@ -240,8 +237,8 @@ class NoisyAdaGrad:
             return Paper(self.moment_multiplier, problem.n, streams("root moments"))
         if self.preconditioner == "noised":
             return Noised(warmup)
-        if self.preconditioner in ("public", "none"):
-            return Public(self.curvature)
+        if self.preconditioner == "none":
+            return Plain()
         floor = self.step_size * problem.loss.curvature / _LONGEST
         return Axes(warmup, floor, self.preconditioner == "norm")
 

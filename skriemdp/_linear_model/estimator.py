@@ -115,12 +115,11 @@ class PrivateNoisyAdaGrad(PrivateEstimator):
     loss : {"log_loss", "hinge", "squared_error", "huber"}, default="log_loss"
         The first two make a classifier (softmax, or Crammer and Singer's hinge, for more than two
         classes), the others a regressor.
-    preconditioner : {"auto", "noised", "diagonal", "norm", "paper", "public", "none"}, \
-default="auto"
+    preconditioner : {"auto", "noised", "diagonal", "norm", "paper", "none"}, default="auto"
         "noised": full matrix of the noisy gradients in the public subspace, less the known second
         moment of the noise, floored at it; for at most 100 dimensions.  "diagonal", "norm": the
-        same idea per coordinate, or one number.  "public": curvature of `public_X`.  "paper":
-        Algorithm 1 of the reference, which pays for a private matrix in every step.  "none": DP-GD.
+        same idea per coordinate, or one number.  "paper": Algorithm 1 of the reference, which pays
+        for a private matrix in every step.  "none": DP-GD.
         "auto": "noised" with a subspace; without one "norm", or "diagonal" where n, the budget and
         the number of parameters k say that noise is small (``n mu >= 800 sqrt(k)``).
     manifold : Geometry or pymanopt manifold, optional
@@ -265,9 +264,7 @@ default="auto"
     def __init__(
         self,
         loss: Literal["log_loss", "hinge", "squared_error", "huber"] = "log_loss",
-        preconditioner: Literal[
-            "auto", "noised", "diagonal", "norm", "paper", "public", "none"
-        ] = "auto",
+        preconditioner: Literal["auto", "noised", "diagonal", "norm", "paper", "none"] = "auto",
         *,
         manifold: ManifoldLike | None = None,
         center: ArrayLike | None = None,

@@ -52,9 +52,9 @@ from skriemdp.geometry import Euclidean, as_geometry
 from skriemdp.privacy._calibration import calibrate, gaussian_mu
 from skriemdp.privacy._events import Event, compose
 
-PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
+PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "none")
 # Preconditioners that decompose a matrix in every step, and the largest matrix: time.
-_FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
+_FULL, _LARGEST_MATRIX = ("noised", "paper"), 100
 # Names of the releases after the search.
 GRADIENTS, CONSTANT = "gradients", "mean target"
 # n mu over the root of the columns from which rows of regressors are whitened, and the most
@@ -191,7 +191,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if norm is not None:
         penalty = ridge_penalty(model.alpha, norm, row_unit(intercept), ways.size, intercept)
         _check_ridge(model.alpha, float(penalty[0, 0]))
-    solver = _solver(model, n, rest, loss, ways, public, penalty, grouped)
+    solver = _solver(model, n, rest, loss, ways, grouped)
     if few:
         public_facts = _public_facts(model, facts, None, None, None)
         return _constant_plan(n, mu, solver.preconditioner, public_facts, work)
@@ -264,8 +264,6 @@ def _solver(
     rest: float,
     loss: GeneralizedLinearLoss,
     ways: _Directions,
-    public: LinearProblem | None,
-    penalty: np.ndarray | None,
     grouped: bool,
 ) -> NoisyAdaGrad:
     """The run whose noise is yet to be set; `rest` is the least mu that is left for it."""
@@ -278,7 +276,7 @@ def _solver(
     if name == "auto":
         cheap = "diagonal" if little_noise else "norm"
         name = cheap if model.subspace is None else "noised"
-    _check_preconditioner(name, width, ways.at is not None, public)
+    _check_preconditioner(name, width, ways.at is not None)
     n_steps, step_size, first_step_size = default_steps(
         name, n, width, rest, loss, warm, little_noise
     )
@@ -293,11 +291,6 @@ def _solver(
     if ways.at is not None:
         p = ways.size - intercept
         bases = [_basis(ways.at(step), p, intercept) for step in range(1, n_steps + 1)]
-    curvature = None
-    if name == "public" and public is not None:
-        from skriemdp._linear_model.public_rows import public_curvature
-
-        curvature = public_curvature(public, ways.basis, penalty)
     usual_clip, unit = default_clip(loss, name, little_noise, grouped), row_unit(intercept)
     sampler: Any = FullBatch()
     if sampled:
@@ -311,7 +304,6 @@ def _solver(
         first_step_size=first_step_size,
         clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound, usual_clip),
         preconditioner=name,
-        curvature=curvature,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,
@@ -433,9 +425,7 @@ def default_steps(
     elif preconditioner in ("norm", "diagonal"):
         step_size = 3.0 * min(1.0, math.sqrt(signal / 10.0))
     else:
-        step_size = {"public": 0.5, "none": 10.0, "paper": 10.0}[preconditioner]
-        if preconditioner == "public":
-            return _STEPS, step_size, None  # its metric holds the curvature already
+        step_size = 10.0
     if public_start:
         step_size *= min(1.0, 0.25 * max(1.0, math.sqrt(signal / 200.0)))
     # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
@@ -613,19 +603,15 @@ def _check_manifold(manifold: Any, p: int) -> None:
         )
 
 
-def _check_preconditioner(
-    name: str, width: int, moving: bool, public: LinearProblem | None
-) -> None:
+def _check_preconditioner(name: str, width: int, moving: bool) -> None:
     if name in _FULL and width > _LARGEST_MATRIX:
         raise PublicValueError(
             f"preconditioner={name!r} works with a matrix of size {width}, more than "
             f"{_LARGEST_MATRIX}; pass a public subspace, or preconditioner='diagonal'."
         )
-    if name == "public" and public is None:
-        raise PublicValueError("preconditioner='public' needs public_X.")
-    if name in ("diagonal", "public") and moving:
+    if name == "diagonal" and moving:
         raise PublicValueError(
-            f"preconditioner={name!r} belongs to fixed axes; with a callable subspace use "
+            "preconditioner='diagonal' belongs to fixed axes; with a callable subspace use "
             "'noised', 'norm', 'paper' or 'none'."
         )
 

@@ -79,20 +79,11 @@ class Preconditioner(abc.ABC):
         """
 
 
-class Public(Preconditioner):
-    """Curvature of public rows, plus a multiple of the identity of the size of the noise.
-
-    Without rows the identity: plain gradient descent.
-    """
-
-    def __init__(self, curvature: np.ndarray | None):
-        self._known = None if curvature is None else np.linalg.eigh(curvature)
+class Plain(Preconditioner):
+    """The identity: plain gradient descent."""
 
     def update(self, gradient: np.ndarray, noise: float, change: np.ndarray | None) -> Metric:
-        if self._known is None:
-            return Metric(np.ones((1, 1)))
-        values, basis = self._known
-        return Metric(np.maximum(values, 0.0)[:, None] + 0.5 * noise + 1e-4, basis)
+        return Metric(np.ones((1, 1)))
 
 
 class Axes(Preconditioner):

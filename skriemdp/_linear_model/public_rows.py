@@ -1,4 +1,4 @@
-"""Uses of public rows before a linear model is trained: subspace, curvature, solution."""
+"""Uses of public rows before a linear model is trained: subspace and solution."""
 
 from __future__ import annotations
 
@@ -57,14 +57,6 @@ def orthonormal_basis(
     extended[:p, :-1] = basis
     extended[p, -1] = 1.0
     return extended
-
-
-def public_curvature(problem: LinearProblem, basis: np.ndarray | None, penalty: Any) -> np.ndarray:
-    """Bound of the Hessian on public rows: ``curvature Z'Z / m``, in `basis`, plus the ridge."""
-    Z = problem.in_basis(basis).rows
-    moment = Z.T @ Z
-    moment = moment.toarray() if issparse(moment) else moment
-    return problem.loss.curvature * moment / problem.n + np.diag(penalty[:, 0])
 
 
 def public_minimizer(problem: LinearProblem, penalty: Any) -> np.ndarray:

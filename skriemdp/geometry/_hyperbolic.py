@@ -189,11 +189,6 @@ class Hyperboloid(CoordinateGeometry):
         return rest + xp.where(q_radial < 0, opposed, aligned) * direction
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
-        if self.quick_distances and are_rows(point, other):
-            return self._seen_by_products(point, other)
-        return self._seen_by_differences(point, other)
-
-    def _seen_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         form, ndim = layout(self.dim), max(point.ndim, other.ndim)
         parts = []
@@ -299,52 +294,28 @@ class Hyperboloid(CoordinateGeometry):
     def quick_distances(self) -> bool:
         return self.dim >= MOST_COLUMNS
 
-    def _products(
-        self, x: np.ndarray, others: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inner products of rows y, on the unit hyperboloid and in space coordinates.
+    def dist(self, point: Array, other: Array) -> Array:
+        if self.quick_distances and are_rows(point, other):
+            return self._dist_by_products(point, other)
+        return self._dist_by_differences(point, other)
 
-        4 sinh(distance / 2)^2 and ``<x, y>``, and which y are so close to x, or so far off, that
-        products lose digits: they are to be seen by differences.
-        """
-        square, space, scale = float(x @ x), others[:, 1:], self._scale
+    def _dist_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Distances of rows of many numbers; those that would lose digits by differences."""
+        scale = self._scale
+        x, space = point[1:] / scale, others[:, 1:]
+        square = float(x @ x)
         with np.errstate(all="ignore"):
             inner = np.einsum("ij,j->i", space, x / scale)
             norms = np.einsum("ij,ij->i", space, space) / (scale * scale)
             rise = (norms - square) / (np.sqrt(1.0 + norms) + math.sqrt(1.0 + square))
-            q = norms - 2.0 * inner + square - rise * rise
+            q = norms - 2.0 * inner + square - rise * rise  # 4 sinh(distance / 2)^2
+            distances = 2.0 * scale * np.arcsinh(0.5 * np.sqrt(q))
+            # Too close, or too far off: q is a small part of the sum of the squares of coordinates.
             sizes = norms + (1.0 + square)
-            # Records are seen by products where q is a larger part of the sum of the squares of
-            # coordinates.
-            return q, inner, ~((q > 0.04 * sizes) & (sizes < _FAR_SPACE))
-
-    def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Coordinates of many records of many numbers, each computed by itself: two passes."""
-        x, scale = point[1:] / self._scale, self._scale
-        q, inner, lost = self._products(x, others)
-        if lost.all():
-            return self._seen_by_differences(point, others)
-        square = float(x @ x)
-        time = math.sqrt(1.0 + square)
-        with np.errstate(all="ignore"):
-            weight = 2.0 * np.arcsinh(0.5 * np.sqrt(q)) / np.sqrt(q * (1.0 + 0.25 * q))
-            a = (0.5 * q + (inner - square) / (1.0 + time)) / time + 1.0
-            c = (scale * a)[:, None] * x
-            np.subtract(others[:, 1:], c, out=c)
-            c *= weight[:, None]
+            lost = ~((q > 0.04 * sizes) & (sizes < _FAR_SPACE))
         if lost.any():
-            c[lost] = self._seen_by_differences(point, others[lost])
-        return c
-
-    def dist(self, point: Array, other: Array) -> Array:
-        if self.quick_distances and are_rows(point, other):
-            q, _, lost = self._products(point[1:] / self._scale, other)
-            with np.errstate(all="ignore"):
-                distances = 2.0 * self._scale * np.arcsinh(0.5 * np.sqrt(q))
-            if lost.any():
-                distances[lost] = self._dist_by_differences(point, other[lost])
-            return distances
-        return self._dist_by_differences(point, other)
+            distances[lost] = self._dist_by_differences(point, others[lost])
+        return distances
 
     def _dist_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -1181,11 +1181,9 @@ def linear_models():
     targets = changed(y, 1.0, -1.0)
     known = {"feature_norm": 1.0, "target_range": (-1.0, 1.0)}
     adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, **known)
-    public = np.eye(p)
-    for name in ("noised", "diagonal", "norm", "paper", "public", "none"):
-        more = {"public_X": public} if name == "public" else {}
+    for name in ("noised", "diagonal", "norm", "paper", "none"):
         for loss in ("squared_error", "huber"):
-            fit = adagrad(loss, name, n_steps=4, fit_intercept=False, **more)
+            fit = adagrad(loss, name, n_steps=4, fit_intercept=False)
             least = {"paper": 0.5, "noised": 0.8}.get(name, 0.8)
             data = (rows[0], targets[0]), (rows[1], targets[1])
             pair(f"adagrad {loss} {name}", fit, *data, attains=least)
