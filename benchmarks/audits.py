@@ -34,6 +34,7 @@ from skriemdp._descent.queries import Query
 from skriemdp._descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp._mechanisms.bounded_sets import Moment, answers, labelled
 from skriemdp._mechanisms.bounds import Ball
+from skriemdp._mechanisms.budget import Steps
 from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp._mechanisms.covariance import SymmetricGaussian
 from skriemdp._mechanisms.pure_covariance import PureSymmetric
@@ -329,7 +330,9 @@ def sampled_step(sampler, others):
 
         def release(values, trials):
             query = RowQuery(values[:, None])
-            return np.array([sampler.noisy_mean(query, noise, rng)[0] for _ in range(trials)])
+            steps = Steps(trials)
+            drawn = [sampler.noisy_mean(query, noise, steps, rng)[0] for _ in range(trials)]
+            return np.array(drawn)
 
         data = np.full(n, others)
         data[0], neighbour = -1.0, data.copy()
