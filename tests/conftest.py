@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
+import io
+import logging
 import math
 import os
 import shutil
 import tempfile
+import types
 import uuid
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -232,11 +237,47 @@ class RecordingAccountant:
         if self.refuse:
             raise RuntimeError("refused")
         self.spends.append(event)
+        return types.SimpleNamespace(entry=len(self.spends), digest="", dataset="")
 
 
 @pytest.fixture
 def recording_accountant():
     return RecordingAccountant()
+
+
+def shown_by(call):
+    """The texts that a call makes anywhere, and the error that ended it.
+
+    Warnings and what is printed or logged; of the error, and of those that it came from, whatever
+    a traceback would print or a program could ask for.
+    """
+    streams, texts, error = io.StringIO(), [], None
+    handler = logging.StreamHandler(streams)
+    logging.getLogger().addHandler(handler)
+    try:
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            contextlib.redirect_stdout(streams),
+            contextlib.redirect_stderr(streams),
+        ):
+            warnings.simplefilter("always")
+            try:
+                call()
+            except Exception as problem:
+                error = problem
+    finally:
+        logging.getLogger().removeHandler(handler)
+    texts += [str(warning.message) for warning in caught] + [streams.getvalue()]
+    seen, waiting = [], [error]
+    while waiting:
+        link = waiting.pop()
+        if link is None or any(link is other for other in seen):
+            continue
+        seen.append(link)
+        waiting += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+        texts += [str(link), repr(link), *map(str, vars(link).values())]
+        texts += [str(getattr(link, name, "")) for name in ("args", "name", "path", "filename")]
+    return [text for text in texts if text], error
 
 
 def weaker_scale(scale, times):

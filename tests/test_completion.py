@@ -1001,3 +1001,10 @@ def test_recommendations_name_items_whatever_their_ids_are(rng):
         assert model.recommend(turned[model.item_names_][:5], 12).tolist() == expected.tolist()
     with pytest.raises(ValueError, match="catalogue lists 3 items, but the model has 12"):
         plain.recommend(X[:5], 12, catalogue=[1, 2, 3])
+
+
+def test_an_infinite_ridge_means_no_factors(rng):
+    ratings = sparse.csr_array(rng.integers(1, 6, (50, 6)).astype(float))
+    model = PrivateMatrixCompletion(rank=0).fit(ratings)
+    assert model.ridge_ == np.inf and model.rank_ == 0
+    assert np.isfinite(model.transform(ratings)).all()

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -680,3 +681,26 @@ def test_linear_models_have_coefficients_in_pymanopts_euclidean_space():
     ):
         with pytest.raises(ValueError, match=cure):
             clone(adagrad).set_params(manifold=wrong).fit(ROWS, y)
+
+
+def test_points_of_foreign_manifolds_leave_numpys_generator_alone():
+    np.random.seed(5)
+    expected = np.random.random(20_000)
+    drawn, ready, done = [], threading.Event(), threading.Event()
+
+    def draw():
+        ready.set()
+        while not done.is_set() or len(drawn) < 100:
+            drawn.append(np.random.random())
+
+    np.random.seed(5)
+    thread = threading.Thread(target=draw)
+    thread.start()
+    ready.wait()
+    first = [PymanoptGeometry(pm.Oblique(3, 2)).base_point for _ in range(3)]
+    done.set()
+    thread.join()
+    count = min(len(drawn), len(expected))
+    np.testing.assert_array_equal(drawn[:count], expected[:count])
+    np.testing.assert_array_equal(first[0], first[1])
+    assert pm.oblique.np is np

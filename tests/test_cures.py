@@ -7,14 +7,14 @@ case, whose cures are executed, or it is among `NOT_MET`, with the reason.
 import ast
 import functools
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import RecordingAccountant, shown_by
 from scipy import sparse
 from sklearn.base import clone
-from test_hostile_calls import Recorder
+from sklearn.covariance import shrunk_covariance
 
 import skriemdp
 from skriemdp import (
@@ -30,7 +30,6 @@ from skriemdp import (
 )
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean
-from skriemdp.ledger._errors import BudgetError
 from skriemdp.preprocessing import PerGroup, Recenter
 
 SOURCE = Path(skriemdp.__file__).parent
@@ -60,43 +59,47 @@ FAR = X + 1e6
 
 
 def mean(*rows, **more):
-    return lambda: PrivateFrechetMean(accountant=Recorder(), **more).fit(*(rows or (X,)))
+    return lambda: PrivateFrechetMean(accountant=RecordingAccountant(), **more).fit(*(rows or (X,)))
 
 
 def classes(*rows, **more):
     more = {"classes": [0, 1]} | more
-    model = PrivateMinimumDistanceToMean(accountant=Recorder(), **more)
+    model = PrivateMinimumDistanceToMean(accountant=RecordingAccountant(), **more)
     return lambda: model.fit(*(rows or (X, Y)))
 
 
 def linear(*rows, **more):
     more = {"classes": [0, 1]} | more
-    return lambda: PrivateNoisyAdaGrad(accountant=Recorder(), **more).fit(*(rows or (X, Y)))
+    return lambda: PrivateNoisyAdaGrad(accountant=RecordingAccountant(), **more).fit(
+        *(rows or (X, Y))
+    )
 
 
 def pca(*rows, **more):
-    model = PrivatePrincipalEigenvector(accountant=Recorder(), **more)
+    model = PrivatePrincipalEigenvector(accountant=RecordingAccountant(), **more)
     return lambda: model.fit(*(rows or (X,)))
 
 
 def own(*rows, **more):
     more = {"n_steps": 3} | more
-    return lambda: PrivateRiemannianERM(accountant=Recorder(), **more).fit(*(rows or (X,)))
+    return lambda: PrivateRiemannianERM(accountant=RecordingAccountant(), **more).fit(
+        *(rows or (X,))
+    )
 
 
 def tangent(*rows, **more):
     more = {"n_components": 1} | more
-    return lambda: PrivateTangentPCA(accountant=Recorder(), **more).fit(*(rows or (X,)))
+    return lambda: PrivateTangentPCA(accountant=RecordingAccountant(), **more).fit(*(rows or (X,)))
 
 
 def search(model, grid, *rows, **more):
-    tool = PrivateGridSearchCV(model, grid, accountant=Recorder(), **more)
+    tool = PrivateGridSearchCV(model, grid, accountant=RecordingAccountant(), **more)
     return lambda: tool.fit(*(rows or (X,)))
 
 
 def clients(model, *rows, **more):
     more = {"n_rounds": 2, "clients_per_round": 2} | more
-    tool = FederatedEstimator(model, accountant=Recorder(), **more)
+    tool = FederatedEstimator(model, accountant=RecordingAccountant(), **more)
     given = rows or (X, None, np.arange(N) % 4)
     return lambda: tool.fit(*given)
 
@@ -255,8 +258,12 @@ CASES = {
     ),
     "steps": (own(n_steps=10**7), own(n_steps=10), lambda: with_limit(own(), most_steps=10)),
     "what was not learned": (
-        lambda: PrivateFrechetMean(accountant=Recorder()).fit(X).covariance_,
-        lambda: PrivateFrechetMean(uncertainty=True, accountant=Recorder()).fit(X).covariance_,
+        lambda: PrivateFrechetMean(accountant=RecordingAccountant()).fit(X).covariance_,
+        lambda: (
+            PrivateFrechetMean(uncertainty=True, accountant=RecordingAccountant())
+            .fit(X)
+            .covariance_
+        ),
     ),
     "complex matrices": (mean(HERMITIAN, manifold="spd"), mean(DOUBLED, manifold="spd")),
     "matrices of a large condition": (
@@ -580,7 +587,7 @@ CASES = {
         clients(clone(GAUSS).set_params(epsilon=90.0), X[:12], None, np.arange(12) % 4),
     ),
     "no clients": (
-        lambda: FederatedEstimator(GAUSS, 2, 2, accountant=Recorder()).fit(X),
+        lambda: FederatedEstimator(GAUSS, 2, 2, accountant=RecordingAccountant()).fit(X),
         clients(GAUSS),
     ),
     "people at more clients": (
@@ -664,11 +671,13 @@ def with_limit(fit, **limits):
 
 
 def fitted_mean(**more):
-    return PrivateFrechetMean(accountant=Recorder(), **more).fit(X)
+    return PrivateFrechetMean(accountant=RecordingAccountant(), **more).fit(X)
 
 
 def fitted_classes(**more):
-    return PrivateMinimumDistanceToMean(accountant=Recorder(), classes=[0, 1], **more).fit(X, Y)
+    return PrivateMinimumDistanceToMean(
+        accountant=RecordingAccountant(), classes=[0, 1], **more
+    ).fit(X, Y)
 
 
 # -- messages and their sources -------------------------------------------------------------------
@@ -704,19 +713,6 @@ def templates():
                     if ("%cure%" in words or CURE.search(words)) and len(words) > 20:
                         found[text.replace("%cure%", ".*")] = f"{file.relative_to(SOURCE)}: {words}"
     return found
-
-
-def said_by(fit):
-    """All that a fit says: its warnings, and the error that refuses it; and whether it is one."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        try:
-            fit()
-            refused = None
-        except (ValueError, TypeError, AttributeError, BudgetError) as error:
-            refused = str(error)
-    texts = [str(warning.message) for warning in seen]
-    return texts + [refused] * (refused is not None), refused
 
 
 def met_by(texts, known):
@@ -794,10 +790,10 @@ def cured(name):
     """The messages of a case that its cures end; fails where one does not."""
     broken, *cures = CASES[name]
     for _ in range(TRIES):
-        texts, _ = said_by(broken)
+        texts, _ = shown_by(broken)
         said = met_by(texts, templates())
         for cure in cures:
-            texts, refused = said_by(cure)
+            texts, refused = shown_by(cure)
             assert refused is None, refused
             said -= met_by(texts, templates())
         if said:
@@ -822,3 +818,27 @@ def test_advice_that_is_followed_already_is_found(monkeypatch):
     monkeypatch.setitem(CASES, "planted", (mean(radius=0.1), mean(radius=0.1)))
     with pytest.raises(AssertionError, match="said again"):
         cured("planted")
+
+
+def test_the_cure_for_singular_covariances_works():
+    singular = np.tile(np.ones((2, 2)), (20, 1, 1))
+    with pytest.raises(ValueError, match=r"sklearn\.covariance\.shrunk_covariance\(X, 0\.01\)"):
+        PrivateFrechetMean("spd", center=np.eye(2), radius=5.0).fit(singular)
+    cured = shrunk_covariance(singular, 0.01)
+    assert PrivateFrechetMean("spd", center=np.eye(2), radius=5.0).fit(cured).mean_.shape == (2, 2)
+
+
+def test_a_short_recording_with_a_dead_channel_is_cured_record_by_record():
+    signals = np.random.default_rng(0).normal(size=(30, 6, 4))  # fewer samples than channels
+    signals[:, 2] = 0.0
+    covariances = signals @ signals.swapaxes(1, 2)
+    model, y = (
+        PrivateMinimumDistanceToMean("spd", center=np.eye(6), radius=5.0, classes=[0, 1]),
+        [0, 1] * 15,
+    )
+    with pytest.raises(ValueError, match="fewer samples than channels"):
+        model.fit(covariances, y)
+    cured = shrunk_covariance(covariances, 0.01)
+    alone = np.stack([shrunk_covariance(one, 0.01) for one in covariances])
+    assert np.array_equal(cured, alone)
+    assert model.fit(cured, y).means_.shape == (2, 6, 6)

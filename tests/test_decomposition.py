@@ -997,3 +997,11 @@ def test_displays_show_released_numbers():
     with pytest.raises(ValueError, match="no matrix"):
         SpectrumDisplay.from_estimator(PrivatePrincipalEigenvector(mechanism="power").fit(X))
     plt.close("all")
+
+
+def test_a_stream_of_tables_of_one_row_is_fitted(recording_accountant):
+    stream = list(np.random.default_rng(0).normal(size=(60, 1, 4)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = PrivatePrincipalEigenvector(accountant=recording_accountant).fit(stream)
+    assert model.components_.shape == (1, 4) and len(recording_accountant.spends) == 1

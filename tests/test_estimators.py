@@ -8,7 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import _num_samples
 
@@ -354,3 +358,58 @@ def test_a_fitted_model_is_pickled_without_its_ledger(estimator, named, tmp_path
         assert clone(sent).accountant == sent.accountant == budget
     received.set_params(accountant=None).fit(*data(estimator))
     assert len(budget.history) == 1 + named
+
+
+# -- weights of scores -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PrivateNoisyAdaGrad(),
+        PrivateNoisyAdaGrad("squared_error"),
+        PrivateMinimumDistanceToMean(),
+        PrivateHyperbolicRegressor(),
+        PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0]}),
+    ],
+    ids=str,
+)
+def test_a_weight_of_two_is_a_row_that_occurs_twice(estimator):
+    rows, targets = data(estimator)
+    model = clone(estimator).fit(rows, targets)
+    weight = 1.0 + (np.arange(80) < 20)
+    twice = np.repeat(np.arange(80), weight.astype(int))
+    expected = model.score(rows[twice], targets[twice])
+    assert model.score(rows, targets, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [np.full(80, -1.0), np.ones(79), np.full(80, np.nan)], ids=str)
+def test_bad_weights_are_named(weight):
+    X, y = data(PrivateNoisyAdaGrad())
+    model = PrivateNoisyAdaGrad().fit(X, y)
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.score(X, y, sample_weight=weight)
+
+
+def test_weights_are_routed_through_pipelines_and_searches():
+    X, y = data(PrivateNoisyAdaGrad())
+    weight = 1.0 + (np.arange(80) < 20)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = PrivateNoisyAdaGrad(n_steps=5).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(Normalizer(), model).fit(X, y)
+        expected = np.average(pipeline.predict(X) == y, weights=weight)
+        assert pipeline.score(X, y, sample_weight=weight) == pytest.approx(expected)
+        search = GridSearchCV(
+            make_pipeline(Normalizer(), model).set_score_request(sample_weight=True),
+            {"privatenoisyadagrad__alpha": [0.0, 0.1]},
+            cv=KFold(3),
+            error_score="raise",
+        )
+        search.fit(X, y, sample_weight=weight)
+        expected = np.average(search.predict(X) == y, weights=weight)
+        assert search.score(X, y, sample_weight=weight) == pytest.approx(expected)
+        private = PrivateGridSearchCV(
+            PrivateMinimumDistanceToMean(), {"radius": [1.0]}
+        ).set_score_request(sample_weight=True)
+        scores = cross_validate(private, X, y, cv=KFold(3), params={"sample_weight": weight})
+        assert np.isfinite(scores["test_score"]).all()

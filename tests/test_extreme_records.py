@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import RecordingAccountant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -58,23 +59,6 @@ SECRET = 31415.926
 JUNK = [None, True, -1, 0, 0.5, np.inf, -np.inf, np.nan, "x", [], [1.0], {}, object()]
 
 
-class Recorder:
-    def __init__(self):
-        self.spends = []
-
-    def __sklearn_clone__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def composes(self, epsilon, delta):
-        return False
-
-    def spend(self, event, **details):
-        self.spends.append(event)
-
-
 def records(estimator, n=40):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4)) * 0.2
@@ -93,7 +77,7 @@ def test_junk_parameters(estimator, data):
     names = sorted(set(estimator.get_params(deep=False)) - {"accountant"})
     name = data.draw(st.sampled_from(names))
     value = data.draw(st.sampled_from(JUNK))
-    recorder = Recorder()
+    recorder = RecordingAccountant()
     model = clone(estimator).set_params(accountant=recorder, **{name: value})
     try:
         with warnings.catch_warnings():
@@ -123,7 +107,7 @@ def test_junk_parameters(estimator, data):
     ids=["nan", "inf", "one", "none", "no columns", "1-D", "complex", "text", "4-D"],
 )
 def test_junk_records(estimator, spoil):
-    recorder = Recorder()
+    recorder = RecordingAccountant()
     X, y = records(estimator)
     X = spoil(X)
     model = clone(estimator).set_params(accountant=recorder)
@@ -144,7 +128,7 @@ def test_junk_records(estimator, spoil):
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e154, 5e-324, 0.0])
 def test_one_extreme_record_changes_no_outcome(estimator, value):
     """No record can crash a fit after its charge, or make what is released infinite."""
-    recorder = Recorder()
+    recorder = RecordingAccountant()
     X, y = records(estimator)
     X[3] = value
     if isinstance(estimator, (PrivateHyperbolicRegressor, PrivateGeodesicRegressor)):
@@ -204,7 +188,7 @@ def test_a_record_out_of_range_spoils_no_mean(case, settings):
     manifold, usual, center, lone = case
     X = np.stack([usual] * 60)
     X[0] = lone
-    recorder = Recorder()
+    recorder = RecordingAccountant()
     settings = {"epsilon": 2.0} | settings
     model = PrivateFrechetMean(manifold, center, 1.0, accountant=recorder, **settings)
     assert np.isfinite(model.fit(X).mean_).all()
@@ -217,7 +201,9 @@ def test_a_record_out_of_range_spoils_no_search():
     for usual, lone in [(np.eye(2), np.eye(2) * 1e308), (np.eye(3), np.diag([1e308, 1, 1e-300]))]:
         X = np.stack([usual] * 60)
         X[0] = lone
-        model = PrivateFrechetMean("spd", "private", "private", epsilon=3.0, accountant=Recorder())
+        model = PrivateFrechetMean(
+            "spd", "private", "private", epsilon=3.0, accountant=RecordingAccountant()
+        )
         assert np.isfinite(model.fit(X).mean_).all()
 
 
@@ -228,7 +214,7 @@ def test_no_floating_point_warning_tells_of_a_record(estimator, size):
     X[3] = size  # a regressor's labels share the memory of X
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn", under="raise"):
         warnings.simplefilter("always")
-        clone(estimator).set_params(accountant=Recorder(), epsilon=2.0).fit(X, y)
+        clone(estimator).set_params(accountant=RecordingAccountant(), epsilon=2.0).fit(X, y)
     assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]
 
 
@@ -264,7 +250,7 @@ TINY = [
 @pytest.mark.parametrize("estimator", TINY, ids=str)
 def test_bounds_whose_squares_underflow_are_refused(estimator):
     # With feature_norm=1e-170 a row of norm 1e-162 had length zero, so it was scaled to 1e8.
-    recorder = Recorder()
+    recorder = RecordingAccountant()
     with pytest.raises(ValueError, match=r"between 1e-60 and 1e\+60"):
         clone(estimator).set_params(accountant=recorder).fit(*records(estimator))
     assert not recorder.spends
@@ -302,14 +288,14 @@ def test_no_error_quotes_an_entry(estimator):
     X = X.astype(object)
     X[3, 0] = "carla@example.org"
     with pytest.raises(ValueError, match="holds text") as caught:
-        clone(estimator).set_params(accountant=Recorder()).fit(X, y)
+        clone(estimator).set_params(accountant=RecordingAccountant()).fit(X, y)
     report = "".join(traceback.format_exception(caught.value))
     assert "carla" not in report
 
 
 def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
     X = np.exp(np.random.default_rng(4).normal(size=(60, 2)))[:, :, None] * np.eye(2)
-    ledger = Recorder()
+    ledger = RecordingAccountant()
     wide = PrivateFrechetMean("spd", center=np.eye(2), radius=15.0, epsilon=8.0, accountant=ledger)
     with pytest.raises(ValueError, match=f"radius=15 is above 14.14.*{mechanism}"):
         clone(wide).set_params(mechanism=mechanism).fit(X)
@@ -328,7 +314,7 @@ def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
 def test_no_floating_point_warning_tells_of_a_clients_record(unit):
     X = np.full((24, 2), 0.1)
     X[3] = 1e200
-    mean = PrivateFrechetMean(epsilon=2.0, accountant=Recorder(), radius=1.0)
+    mean = PrivateFrechetMean(epsilon=2.0, accountant=RecordingAccountant(), radius=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, clients=np.arange(24) % 4)
@@ -338,7 +324,7 @@ def test_no_floating_point_warning_tells_of_a_clients_record(unit):
 
 def test_centres_where_coordinates_lose_their_digits_are_refused():
     # At distance 30, rounding moved the mean of 2000 records by a tenth of what a record may.
-    space, recorder = Hyperboloid(2), Recorder()
+    space, recorder = Hyperboloid(2), RecordingAccountant()
     for distance, allowed in [(16.0, True), (18.0, False)]:
         center = space.exp_coordinates(space.base_point, np.array([distance, 0.0]))
         model = PrivateFrechetMean("hyperboloid", center, accountant=recorder, radius=1.0)
@@ -349,3 +335,19 @@ def test_centres_where_coordinates_lose_their_digits_are_refused():
             with pytest.raises(ValueError, match="lost their digits"):
                 model.fit(X)
     assert len(recorder.spends) == 1
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [PrivateFrechetMean(radius=1.0), PrivatePrincipalEigenvector(), PrivateNoisyAdaGrad()],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_numpy_does_not_warn_of_huge_queries(estimator):
+    X, y = records(estimator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = clone(estimator).fit(X, y)
+    method = model.transform if hasattr(model, "transform") else model.predict
+    assert len(method(np.full((2, 4), 1e308))) == 2
+    model.score(np.full((2, 4), 1e308), [0, 1])

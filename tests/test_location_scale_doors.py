@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import RecordingAccountant
 from scipy import sparse
-from test_hostile_calls import Recorder
 
 from skriemdp import (
     PrivateFrechetMean,
@@ -61,7 +61,9 @@ DOORS = {
 
 def fitted(door, X, **more):
     model, _, rest = DOORS[door]
-    model = type(model)(**model.get_params()).set_params(accountant=Recorder(), epsilon=3.0, **more)
+    model = type(model)(**model.get_params()).set_params(
+        accountant=RecordingAccountant(), epsilon=3.0, **more
+    )
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         return model.fit(X, *rest(np.asarray(X) if not sparse.issparse(X) else X)), seen
@@ -97,7 +99,9 @@ def test_containers_of_the_same_numbers_give_the_same_answer(door):
         np.repeat(X, 2, axis=0)[::2],
         X.astype(">f8"),
     ):
-        same = type(model)(**model.get_params()).set_params(accountant=Recorder(), random_state=0)
+        same = type(model)(**model.get_params()).set_params(
+            accountant=RecordingAccountant(), random_state=0
+        )
         same.fit(given, *(part[:300] for part in rest(X)))
         found = [getattr(same, n, None) for n in ("mean_", "means_", "components_", "coef_")]
         answers.append(next(answer for answer in found if answer is not None))

@@ -5,9 +5,11 @@ import builtins
 import datetime
 import fractions
 import importlib
+import inspect
 import ipaddress
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +17,21 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from conftest import shown_by
 from scipy import optimize, sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_X_y
 
 import skriemdp
-from skriemdp import PrivateFrechetMean, PrivateRiemannianERM, _errors
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+    _errors,
+)
 from skriemdp._errors import Public
-from skriemdp._quiet import Charged, about_public_input, quiet, quietly, read_records
+from skriemdp._quiet import Charged, about_public_input, quiet, quietly, read_records, stand_in
 
 PACKAGE = Path(skriemdp.__file__).parent
 # Entries start with these digits, whatever is added to them.
@@ -152,21 +161,10 @@ FOREIGN = {
 
 
 def said(call):
-    """All that a traceback of the error of a call would print of words, or that hangs at it."""
-    with pytest.raises(Exception) as caught:
-        call()
-    error, words = caught.value, []
-    waiting = [error]
-    while waiting:
-        one = waiting.pop()
-        words += [str(one), repr(one), repr(one.args), *getattr(one, "__notes__", [])]
-        words += [str(value) for value in vars(one).values()]
-        words += [str(getattr(one, name, "")) for name in ("name", "path", "filename")]
-        if one.__context__ is not None and not one.__suppress_context__:
-            waiting.append(one.__context__)
-        if one.__cause__ is not None:
-            waiting.append(one.__cause__)
-    return "\n".join(words)
+    """All that an error shows."""
+    texts, error = shown_by(call)
+    assert error is not None
+    return "\n".join(texts)
 
 
 ROWS = np.full((4, 2), float(ENTRY))
@@ -251,6 +249,137 @@ def test_a_cost_that_quotes_is_not_passed_on():
 
     model = PrivateRiemannianERM(cost, "euclidean", epsilon=1.0, random_state=0)
     assert SECRET not in said(lambda: model.fit(ROWS))
+
+
+# -- what is said of shapes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.array([["secret", "b"]]),
+        np.array([[1 + 2j]]),
+        np.array(["2024-01-01"], dtype="M8[D]"),
+        np.array([[1, "secret"]], dtype=object),
+        pandas.DataFrame({"age": [41.5, 3.0], "name": ["secret", "b"]}),
+        pandas.Series([41.5], name="age"),
+        sparse.csr_matrix([[41.5, 0.0]]),
+        sparse.coo_array([[41.5, 0.0]]),
+        [[41.5, 2.0]],
+        "secret",
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_stand_in_has_the_shape_and_nothing_else(value):
+    zeros = stand_in(value)
+    assert np.shape(zeros) == np.shape(value)
+    assert "41.5" not in repr(zeros) and "secret" not in repr(zeros)
+    if hasattr(value, "columns"):
+        assert list(zeros.columns) == ["age", "name"]
+    if sparse.issparse(value):
+        assert type(zeros) is type(value) and zeros.nnz == 0
+
+
+def test_what_is_said_of_the_shape_survives():
+    with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array") as caught:
+        PrivateFrechetMean(radius=1.0).fit(np.full(7, 41.5))
+    assert "Reshape your data" in str(caught.value) and "array=" not in str(caught.value)
+    model = PrivateFrechetMean(radius=1.0).fit(X)
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
+        model.transform(X[:, :2])
+
+
+@pytest.mark.parametrize(
+    "entry, words",
+    [
+        ("carla@example.org", "holds text"),
+        ({"carla": 41.5}, "holds text"),
+        (np.nan, "contains NaN or infinity"),
+        (np.inf, "contains NaN or infinity"),
+    ],
+    ids=str,
+)
+def test_an_odd_entry_is_not_quoted(entry, words, recording_accountant):
+    odd = X.astype(object)
+    odd[3, 0] = entry
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        PrivateFrechetMean(accountant=recording_accountant, radius=1.0).fit(odd)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+    assert "carla" not in str(caught.value) and not recording_accountant.spends
+    if words.endswith("infinity"):  # n is public: it must not follow from what is missing
+        assert "by public numbers. Do not leave such rows out" in str(caught.value)
+
+
+def test_no_message_recommends_to_leave_records_out():
+    advice = re.compile(r"(?i)leave such (rows|records) out, or|remove (what is|missing|or impute)")
+    for path in PACKAGE.rglob("*.py"):
+        assert not advice.search(re.sub(r'"\s*f?"', "", path.read_text())), path
+
+
+@pytest.mark.parametrize(
+    "matrices, words",
+    [
+        (np.array([[2.0, 1.0], [0.5, 2.0]]), "not symmetric"),
+        (np.array([[1.0, 1.0], [1.0, 1.0]]), "not positive definite"),
+        (np.ones(3), r"points of 'spd' have shape"),
+    ],
+    ids=["skew", "singular", "size"],
+)
+def test_bad_covariances_get_three_sentences_and_no_counts(matrices, words):
+    good = np.tile(np.eye(2), (20, 1, 1))
+    bad = np.tile(matrices, (20,) + (1,) * matrices.ndim)
+    if matrices.ndim == 2:
+        bad[:15] = good[:15]
+    with pytest.raises(ValueError, match=words) as caught:
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0).fit(bad)
+    assert not re.search(r"\b(5|15|20)\b", str(caught.value))
+
+
+def test_public_methods_keep_their_signatures():
+    assert list(inspect.signature(PrivateNoisyAdaGrad.score).parameters) == [
+        "self",
+        "X",
+        "y",
+        "sample_weight",
+    ]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        PrivateFrechetMean(radius=1.0).fit(X).predict()
+
+
+# -- after the charge ------------------------------------------------------------------------------
+
+
+def test_an_error_after_the_charge_names_the_entry(recording_accountant, monkeypatch):
+    def broken(self, data, plan, streams):
+        raise ValueError(f"bad {data.arrays[0][0, 0]}")
+
+    monkeypatch.setattr(PrivateFrechetMean, "_release", broken)
+    with pytest.raises(ValueError) as caught:
+        PrivateFrechetMean(accountant=recording_accountant, radius=1.0).fit(X)
+    assert caught.value.__notes__ == ["entry 1 was charged before this error; nothing was released"]
+    assert str(X[0, 0]) not in str(caught.value) and len(recording_accountant.spends) == 1
+
+
+def test_an_interrupt_passes_with_a_note(recording_accountant):
+    def stop(step, point):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        PrivateRiemannianERM(callback=stop, accountant=recording_accountant, n_steps=3).fit(X)
+    assert "entry 1" in caught.value.__notes__[0] and "callback" in caught.value.__notes__[0]
+
+
+def test_a_users_own_exception_passes_with_a_note(recording_accountant):
+    class Enough(Exception):
+        pass
+
+    def stop(step, point):
+        raise Enough("at once")
+
+    with pytest.raises(Enough, match="at once") as caught:
+        PrivateRiemannianERM(callback=stop, accountant=recording_accountant, n_steps=3).fit(X)
+    assert "entry 1" in caught.value.__notes__[0]
 
 
 # -- what scikit-learn would hand back as it is is read without its check -------------------------
@@ -356,3 +485,20 @@ def test_a_column_of_arrays_is_told_to_be_stacked(column):
     cells[:] = column
     with pytest.raises(ValueError, match="numpy.stack"):
         read_records(BaseEstimator(), cells[:, None], dtype=np.float64)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr"])
+def test_a_broken_sparse_matrix_is_refused_by_queries_too(form):
+    model = PrivateNoisyAdaGrad().fit(X, Y)
+    matrix = sparse.csr_array(X).asformat(form)
+    (matrix.col if form == "coo" else matrix.indices)[0] = 10**7
+    for query in (model.predict, model.decision_function, lambda rows: model.score(rows, Y)):
+        with pytest.raises(ValueError, match="broken sparse"):
+            query(matrix)
+
+
+def test_entries_stored_twice_are_added_before_they_are_bounded():
+    twice = sparse.csr_array((np.full(120, 0.1), np.repeat(0, 120), np.arange(0, 121, 2)))
+    twice.has_canonical_format = True  # a flag that lies
+    table = read_records(PrivatePrincipalEigenvector(), twice, accept_sparse="csr")
+    assert table.nnz == 60 and (table.data == 0.2).all() and twice.nnz == 120

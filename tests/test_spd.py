@@ -387,3 +387,11 @@ def test_the_smallest_eigenvalue_is_that_of_numpy(size, rng):
     matrices[0] = np.eye(size)
     found = sym.smallest_eigenvalue(np, matrices)
     np.testing.assert_allclose(found, np.linalg.eigvalsh(matrices)[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("word", ["finite", "symmetric", "positive definite"])
+def test_a_geometry_says_what_matrices_are_not(word):
+    wrong = {"finite": np.inf, "symmetric": 0.5, "positive definite": 1.0}[word]
+    matrix = np.array([[1.0, 1.0], [wrong, 1.0]])
+    assert AffineInvariantSPD(2).complaint(matrix[None]) == word
+    assert AffineInvariantSPD(2).complaint(np.eye(2)[None]) is None

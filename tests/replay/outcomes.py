@@ -9,6 +9,7 @@ import functools
 import io
 import logging
 import math
+import re
 import struct
 import threading
 import types
@@ -76,7 +77,8 @@ def differences(first: Any, second: Any, opaque: tuple = ()) -> list[str]:
     Attributes, slots, cached values, closures, default arguments, partial calls and containers are
     walked; arrays differ by one bit, by type or by shape.  Objects of the types `opaque` are equal.
     """
-    return list(_Walk((*opaque, *LOCKS)).compare(first, second, ""))
+    found = _Walk((*opaque, *LOCKS)).compare(first, second, "")
+    return [re.sub(r"\.__dict__\['(\w+)'\]", r".\1", line) for line in found]
 
 
 class _Walk:

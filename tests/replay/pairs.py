@@ -2030,9 +2030,9 @@ def charge_of_clients(tape, mine):
         raise Refuted("releases and rounds differ in number.")
     for draw in tape.draws:
         if not math.isclose(draw.scale[0] / draw.bound[0], event.noise_multiplier, rel_tol=1e-9):
-            raise Refuted(f"{draw.site}: noise of another multiplier than charged.")
+            raise Refuted(f"{draw.title}: noise of another multiplier than charged.")
         if draw.law == ("discrete-gaussian",) and event.integers != np.size(draw.exact[0]):
-            raise Refuted(f"{draw.site}: {event.integers} integers were charged.")
+            raise Refuted(f"{draw.title}: {event.integers} integers were charged.")
 
 
 def charge_of_rounds(tape, mine):

@@ -69,6 +69,7 @@ class Draw:
     shares: int | None
     presence: int | None
     points: dict  # what the query asks about: centres, sets, grids
+    estimator: str
     answer: Any
     moved: float = 0.0  # in units of the claimed bound
 
@@ -80,12 +81,36 @@ class Draw:
         return math.prod(self.size) * (float(self.bound[0]) / float(self.scale[0])) ** 2
 
     @property
-    def public(self):
-        """What must not depend on the records."""
-        shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
-        kind = None if self.batch is None else self.batch[:3]
-        asked = (self.law, self.scale, self.bound, self.site, self.size)
-        return (*asked, kind, shapes, self.averaged, self.shares, self.presence)
+    def distance(self) -> str:
+        """How far the statistic moved; of several blocks only shares of bounds are known."""
+        several = len(self.bound) > 1
+        return "in blocks" if several else f"by {self.moved * float(self.bound[0]):.6g}"
+
+    @property
+    def public(self) -> dict:
+        """What must not depend on the records, by name."""
+        return {
+            "law": self.law,
+            "scale": self.scale,
+            "bound": self.bound,
+            "place that asks": self.site,
+            "number of repetitions": self.size,
+            "kind of batch": None if self.batch is None else self.batch[:3],
+            "shape": tuple(np.shape(block) for block in self.exact if hasattr(block, "shape")),
+            "number of averaged answers": self.averaged,
+            "number of shares": self.shares,
+            "bound of a record's presence": self.presence,
+        }
+
+    @property
+    def place(self) -> str:
+        """The site without the name of its stream."""
+        return self.site.rpartition(" (")[0]
+
+    @property
+    def title(self) -> str:
+        """Who asks, and what."""
+        return f"{self.estimator}, query {' '.join(map(str, self.label))!r} at {self.place}"
 
 
 class Purse:
@@ -104,6 +129,7 @@ class Purse:
         # Some pairs are seeded, so that both runs toss the same coins; the plan is replayed.
         planned = event.event if isinstance(event, SeededEvent) else event
         self._tape.charges.append((len(self._tape.draws), planned))
+        self._tape.estimator = _fitted()
         facts = details.get("facts", {})
         self._tape.plans += [facts["releases"]] if "releases" in facts else []
         self._tape.stated += [facts["arithmetic"]] if "arithmetic" in facts else []
@@ -169,6 +195,7 @@ class Tape:
         self.plans: list[tuple] = []  # what was stated with the charges
         self.stated: list[str] = []  # of the arithmetic
         self.recorded = Outcome()
+        self.estimator = "nothing charged"
         self.without = False
         self._refuted: Refuted | None = None
         self._rng = np.random.default_rng(20)
@@ -205,11 +232,17 @@ class Tape:
         with self._installed(outcome):
             outcome.result = fit(Purse(kept), *data)
         if self._place != len(self.draws):
-            raise Refuted(f"{len(self.draws)} releases on one data set, {self._place} on another.")
+            raise Refuted(
+                f"{len(self.draws)} releases on one data set, {self._place} on another: the first "
+                f"that is left out is {self.draws[self._place].title}"
+            )
         found = differences(self.recorded, outcome, opaque=(Purse,))
         found += [f"{name}: asked anew" for name, n in _cache_misses().items() if n > missed[name]]
         if found:
-            raise Refuted("what is left behind depends on the records:\n" + "\n".join(found[:20]))
+            raise Refuted(
+                f"{self.estimator}: what is left behind depends on the records:\n"
+                + "\n".join(found[:20])
+            )
 
     @contextlib.contextmanager
     def _installed(self, outcome):
@@ -217,7 +250,9 @@ class Tape:
             real = REAL_STREAM(streams, *label)
             key = hashlib.blake2b(repr(label).encode(), digest_size=8).digest()
             generator = np.random.default_rng(int.from_bytes(key, "little"))
-            self._labels[id(generator)], self._real[id(generator)] = label, real
+            # A release may wrap the generator, never its bits.
+            bits = id(generator.bit_generator)
+            self._labels[bits], self._real[bits] = label, real
             self._alive.append(generator)
             return generator
 
@@ -238,9 +273,12 @@ class Tape:
                 yield
             except Exception as error:
                 if not self._recording:
-                    raise Refuted("the fit fails on other data alone.") from error
+                    raise Refuted(
+                        f"{self.estimator} fails on other data alone, after release {self._place} "
+                        f"of {len(self.draws)}: {error!r}"
+                    ) from error
                 if self.charges:  # a failure is an output, and no event speaks of it
-                    raise Refuted(f"charged, then failed: {error}") from error
+                    raise Refuted(f"{self.estimator}: charged, then failed: {error!r}") from error
                 raise
             finally:
                 # The package rewords what is raised while it reads records.
@@ -292,7 +330,9 @@ class Tape:
         several = isinstance(exact, tuple)
         scale, bound = (v if several else (v,) for v in (scale, sensitivity))
         label = self.label(rng)
-        site = _site(label)
+        # A quantile wraps its stream; its draws are one site, whatever the stream is called.
+        wrapped = type(getattr(rng, "_generators", [rng])[0]) is not np.random.Generator
+        site = _site(() if wrapped else label)
         if self.fault is not None:
             scale, bound = self.fault(site, scale, bound)
         batch, self._batch = self._batch, None
@@ -310,6 +350,7 @@ class Tape:
             shares=shares,
             presence=presence,
             points=_asked_about() if self.unit != "record" else {},
+            estimator=self.estimator,
             answer=None,
         )
         self._hold_noise_apart(entry, rng)
@@ -338,7 +379,7 @@ class Tape:
     def label(self, rng):
         """The name of the stream that `rng` is; of the first one of several."""
         rng = getattr(rng, "_generators", [rng])[0]
-        return self._labels.get(id(rng), ())
+        return self._labels.get(id(rng.bit_generator), ())
 
     def _hold_noise_apart(self, entry, rng):
         """Refute two unlike releases that real generators would give the same noise.
@@ -346,31 +387,32 @@ class Tape:
         The first word that each would draw now tells: one that goes on has another one.
         """
         for generator in getattr(rng, "_generators", [rng]):
-            if id(generator) not in self._real:
+            real = self._real.get(id(generator.bit_generator))
+            if real is None:
                 continue
-            word = int(self._real[id(generator)].integers(2**64, dtype=np.uint64))
+            word = int(real.integers(2**64, dtype=np.uint64))
             first = self._words.setdefault(word, entry)
             if first is not entry and differences(
                 (first.exact, first.public), (entry.exact, entry.public)
             ):
-                self._refute(f"two releases with the same noise: {first.label}, {entry.label}")
+                self._refute(f"two releases with the same noise: {first.title}; {entry.title}")
 
     def _replayed(self, entry):
         if self._place >= len(self.draws):
-            self._refute(f"one release more on the other data: {entry.site}")
+            self._refute(f"one release more on the other data: {entry.title}")
         first = self.draws[self._place]
         self._place += 1
-        if first.public != entry.public:
-            self._refute(
-                f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
-            )
+        both = zip(first.public.items(), entry.public.values(), strict=True)
+        facts = [f"{name}: {one!r}, {other!r}" for (name, one), other in both if one != other]
+        if facts:
+            self._refute(f"{first.title}: depends on the records in\n" + "\n".join(facts))
         found = differences(first.points, entry.points)
         if found:
-            self._refute("a query is about the records:\n" + "\n".join(found[:9]))
+            self._refute(f"{first.title}: is about the records in\n" + "\n".join(found[:9]))
         limit = self.limit
         if self.presence:
             if entry.presence is None:
-                self._refute(f"{first.site}: nothing is said of a record more.")
+                self._refute(f"{first.title}: nothing is said of a record more.")
             limit = entry.presence / entry.bound[0] * (1.0 + 1e-15)  # a quotient's rounding
         if first.batch is not None and not first.batch[-1] and math.isfinite(limit):
             limit = 0.0
@@ -380,7 +422,8 @@ class Tape:
         exact = set(first.law) == {"discrete-gaussian"}
         if not first.moved <= limit * (1.0 if exact else 1.0 + TOLERANCE) + (not exact) * 1e-9:
             self._refute(
-                f"{first.site}: moved by {first.moved:.6g} of the claimed bound, at most {limit:g}"
+                f"{first.title}: the statistic moved {first.distance}, claimed bound "
+                f"{_numbers(first.bound)}: {first.moved:.6g} of it, at most {limit:g} is allowed"
             )
         return _copied(first.answer)
 
@@ -438,7 +481,10 @@ class Tape:
         A share of the Gaussian budget may be left, where a public choice makes a release needless.
         """
         if [place for place, _ in self.charges] != [0]:
-            raise Refuted(f"charged {len(self.charges)} times, not once before all releases.")
+            raise Refuted(
+                f"{self.estimator}: charged {len(self.charges)} times, not once before all "
+                "releases."
+            )
         ((_, event),) = self.charges
         check_composition([draw for draw in self.draws if mine(draw)], event, unspent)
 
@@ -451,7 +497,18 @@ def check_composition(draws, event, unspent=0.0):
     for kind in claimed.keys() | used.keys():
         have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
         if not math.isclose(have, want, rel_tol=1e-6, abs_tol=1e-12):
-            raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+            raise Refuted(_unequal(kind, have, want, draws))
+
+
+def _unequal(kind, have, want, draws):
+    """All releases behind a sum that is not the charge; those that are alike on one line."""
+    alike = Counter(
+        f"{draw.title}: {', '.join(draw.law)}, mu^2 {draw.cost:.6g}, scale {_numbers(draw.scale)}, "
+        f"bound {_numbers(draw.bound)}"
+        for draw in draws
+    )
+    lines = [f"{count} x {line}" for line, count in alike.items()]
+    return f"{kind}: releases add up to {have!r}, charged is {want!r}\n" + "\n".join(lines)
 
 
 def check_paths(tapes, mine=lambda draw: True):
@@ -473,7 +530,7 @@ def check_within(draws, event, margin=1e-6):
         have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
         least = 0.0 if kind == "gaussian" else (1.0 - margin) * want
         if not least <= have <= (1.0 + margin) * want:
-            raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+            raise Refuted(_unequal(kind, have, want, draws))
 
 
 def _claims(event, times=1) -> Counter:
@@ -522,7 +579,10 @@ def _uses(draws, kinds) -> Counter:
         scale, bound = float(draw.scale[0]), float(draw.bound[0])
         for s, b in zip(draw.scale, draw.bound, strict=True):
             if not math.isclose(s * bound, b * scale, rel_tol=1e-9):
-                raise Refuted(f"{draw.site}: blocks of one release have unlike noise.")
+                raise Refuted(
+                    f"{draw.title}: unlike noise in the blocks of one release, "
+                    f"bounds {_numbers(draw.bound)}, scales {_numbers(draw.scale)}"
+                )
         if draw.averaged is not None:
             continue
         if draw.batch is not None:
@@ -580,6 +640,20 @@ def _asked_about() -> dict:
             found |= {f"{frame.f_code.co_name}.{name}": value for name, value in values.items()}
         frame = frame.f_back
     return found
+
+
+def _fitted() -> str:
+    """The class of the outermost object of the package that is at work: what is fitted."""
+    found, frame = "no estimator", sys._getframe(2)
+    while frame is not None:
+        kind = type(frame.f_locals.get("self"))
+        found = kind.__name__ if kind.__module__.startswith("skriemdp.") else found
+        frame = frame.f_back
+    return found
+
+
+def _numbers(values) -> str:
+    return ", ".join(f"{float(value):.6g}" for value in values)
 
 
 def _call() -> tuple:
@@ -672,7 +746,7 @@ class Pair:
         tape.replay(self.fit, self.other)
         share = tape.attained(self.mine)
         if not share <= 1.0 + TOLERANCE:
-            raise Refuted(f"the whole fit tells {share:.6g} of what is charged")
+            raise Refuted(f"{tape.estimator}: the whole fit tells {share:.6g} of what is charged")
         return tape
 
     def by_chance(self, fault=None, **chance) -> None:
