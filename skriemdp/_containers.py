@@ -54,6 +54,10 @@ UNITS = (
     "carries a unit of measurement, and numbers alone are read; pass those in the unit of your "
     "public parameters: X.to('m').magnitude, X.to_value('m') or X.in_units('m').value."
 )
+_ROTATIONS = (
+    "holds objects that stand for rotations; pass their matrices: X.as_matrix(), of a list "
+    "numpy.stack([x.as_matrix() for x in X])."
+)
 _FIELDS = (
     "is a structured array, whose fields have no common type; make one table of numbers: "
     "numpy.lib.recfunctions.structured_to_unstructured(X)."
@@ -121,6 +125,8 @@ def plain(value: Any, name: str) -> Any:
 
 def _refuse_types(value: Any, name: str) -> None:
     """Refuse what the types of a container, or of its columns, say."""
+    if hasattr(type(value), "as_matrix"):
+        raise PublicValueError(f"{name} {_ROTATIONS}")
     held = getattr(value, "data", None) if hasattr(value, "dims") else None  # an xarray's array
     for part in (value, held):
         if part is not None and has_unit(part):
@@ -138,9 +144,8 @@ def _refuse_types(value: Any, name: str) -> None:
 def has_unit(value: Any) -> bool:
     """Whether numbers carry a unit: of pint, astropy or unyt, without importing these."""
     kind = type(value)
-    if kind.__module__.split(".")[0] in ("pandas", "polars", "pyarrow"):
-        return False
-    return any(hasattr(kind, own) for own in ("magnitude", "to_value", "in_units"))
+    tables = ("pandas", "polars", "pyarrow")
+    return kind.__module__.split(".")[0] not in tables and _has_unit_type(kind)
 
 
 def _types(value: Any) -> Iterator[Any]:
@@ -170,7 +175,9 @@ def _from_list(value: list | tuple) -> Any:
 
 
 def _has_unit_type(kind: type) -> bool:
-    return any(hasattr(kind, own) for own in ("magnitude", "to_value", "in_units"))
+    # A method `magnitude` is that of something else: the angle of one of SciPy's rotations.
+    has_number = hasattr(kind, "magnitude") and not callable(kind.magnitude)
+    return has_number or hasattr(kind, "to_value") or hasattr(kind, "in_units")
 
 
 def _unmasked(value: Any, name: str) -> np.ndarray:
@@ -203,6 +210,8 @@ def _numbers_of_objects(array: np.ndarray, name: str) -> np.ndarray:
         raise PublicValueError(f"{name} {DATES}")
     if any(map(_has_unit_type, kinds)):
         raise PublicValueError(f"{name} {UNITS}")
+    if any(hasattr(kind, "as_matrix") for kind in kinds):
+        raise PublicValueError(f"{name} {_ROTATIONS}")
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
         raise PublicValueError(f"{name} {COMPLEX}")
     if not names & _ABSENT:

@@ -404,7 +404,8 @@ class Charged:
             failure = _same_type(
                 failure,
                 f"the release failed ({type(failure).__name__}). What exactly happened is not "
-                "shown, because it may quote a record; repeat the call on made-up records to see.",
+                "shown, because it may quote a record; to see, call a function or a manifold of "
+                "yours by itself, on made-up records.",
             )
         failure.add_note(self._note)
         raise _alone(failure)

@@ -413,8 +413,9 @@ class PerGroup(AsksForRows):
     def _transformed(self, X: Any, groups: Any) -> np.ndarray:
         if groups is None:
             raise PublicValueError(
-                "groups says who owns each row and is required; for rows of one person pass "
-                "groups=np.zeros(len(X))."
+                "groups says who owns each row and is required: fit(X, y, groups=person). In "
+                "searches and cross-validation enable metadata routing, without which scikit-learn "
+                "keeps groups from fit."
             )
         X = _table(X)
         if type(self.transformer) is Recenter:

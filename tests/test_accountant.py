@@ -12,6 +12,7 @@ import os
 import pickle
 import threading
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import mpmath
@@ -249,6 +250,14 @@ def test_only_events_can_be_spent():
 def test_parameters_are_checked(parameters, error):
     with pytest.raises(error):
         PrivacyAccountant(**parameters)
+
+
+@pytest.mark.parametrize("given", ["study.ledger", Path("study.ledger"), "3"])
+def test_a_file_is_not_taken_for_an_epsilon(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=f"a number, and path='{given}'"):
+        PrivacyAccountant(given)
+    assert not list(tmp_path.iterdir())
 
 
 # -- the filters' mathematics (docs/theory/filters.md) --

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.spatial.transform import Rotation
 
 from skriemdp import (
     PrivacyAccountant,
@@ -245,6 +246,27 @@ CURES = {
     ),
     "a column of arrays": (lambda: frame(pd.Series(list(X)).to_numpy()), "numpy.stack"),
 }
+
+
+TURNS = Rotation.from_rotvec(0.2 * RNG.normal(size=(120, 3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "cure"),
+    [
+        (lambda: TURNS, "X.as_matrix()"),
+        (lambda: list(TURNS), "numpy.stack([x.as_matrix() for x in X])"),
+        (lambda: tuple(TURNS), "numpy.stack([x.as_matrix() for x in X])"),
+        (lambda: np.array(list(TURNS), dtype=object), "numpy.stack([x.as_matrix() for x in X])"),
+        (lambda: pd.Series(list(TURNS)), "numpy.stack([x.as_matrix() for x in X])"),
+    ],
+)
+def test_objects_that_are_rotations_have_matrices_and_no_unit(make, cure):
+    mean = PrivateFrechetMean("rotations", center=np.eye(3), radius=1.0, **SEED)
+    found, said, charged = outcome(lambda: mean.fit(make()).mean_)
+    assert found is None and cure in said and "unit" not in said and not charged
+    cured = eval(cure, {"numpy": np, "X": make()})
+    assert mean.fit(cured).mean_.shape == (3, 3)
 
 
 @pytest.mark.parametrize("case", CURES)

@@ -448,3 +448,31 @@ def test_the_same_is_said_of_rows_that_are_asked_about_and_of_classes():
 def test_a_public_place_in_another_unit_is_refused(center):
     with pytest.raises(ValueError, match="center are more than one turn"):
         PrivateFrechetMean("circle", center=center, radius=1.0).fit(HOURS)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "center", "line", "rows"),
+    [
+        ("sphere", [2.0, 0.0, 0.0], "X / numpy.linalg.norm(X, axis=1, keepdims=True)", NORTH),
+        (
+            "rotations",
+            1.2 * np.eye(3),
+            "scipy.spatial.transform.Rotation.from_matrix(X).as_matrix()",
+            TURNS,
+        ),
+        ("correlation", 2.0 * np.eye(4), "X / (d[:, :, None] * d[:, None, :])", CORRELATIONS),
+        (Stiefel(5, 2), 2.0 * np.eye(5, 2), "numpy.linalg.qr(X)[0]", FRAMES),
+        ("spd", np.ones((4, 4)), "it is not positive definite", COVARIANCES),
+        ("spd", np.triu(np.ones((4, 4))), "it is not symmetric", COVARIANCES),
+    ],
+)
+def test_a_public_place_that_is_no_point_is_told_what_mends_it(manifold, center, line, rows):
+    mean = PrivateFrechetMean(manifold, center=center, radius=1.0)
+    with pytest.raises(ValueError, match="center is not a point of") as caught:
+        mean.fit(rows)
+    assert line in str(caught.value)
+    if "it is not" not in line:
+        X = np.array([center])
+        known = {"numpy": np, "scipy": scipy, "X": X}
+        known["d"] = np.sqrt(np.diagonal(X, axis1=1, axis2=2)) if X.ndim == 3 else None
+        assert mean.set_params(center=eval(line, known)[0]).fit(rows).radius_ == 1.0

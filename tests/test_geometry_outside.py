@@ -17,8 +17,7 @@ from skriemdp._location_scale.points import PointRecords, plan_point_search, rad
 from skriemdp._location_scale.start_releases import start_rule
 from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._random import NoiseStreams
-from skriemdp.geometry import Circle, Product, Sphere
-from skriemdp.geometry._base import CoordinateGeometry, Embedding, Reach, Scaling
+from skriemdp.geometry import Circle, CoordinateGeometry, Embedding, Product, Reach, Scaling, Sphere
 
 
 class Flat(CoordinateGeometry):

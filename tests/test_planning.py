@@ -351,6 +351,27 @@ def test_a_plan_refuses_what_a_fit_refuses(estimator, asked, cure):
         estimator.plan(*asked)
 
 
+@pytest.mark.parametrize(
+    ("estimator", "shape"),
+    [
+        (PrivateNoisyAdaGrad(), (300, 3)),
+        (PrivateFrechetMean("sphere"), (300, 3)),
+        (PrivateFrechetMean("spd"), (300, 4, 4)),
+        (PrivatePrincipalEigenvector(), (300, 4)),
+        (PrivateTangentClassifier("spd"), (300, 4, 4)),
+    ],
+    ids=str,
+)
+def test_the_shape_of_a_whole_table_is_told_from_that_of_a_row(estimator, shape):
+    with pytest.raises(ValueError, match=r"shape=\(300.*of one row, X.shape\[1:\]"):
+        estimator.plan(300, shape)
+    estimator.plan(300, shape[1:])
+    if type(estimator) is PrivateNoisyAdaGrad:  # points of such a shape exist, too
+        said = PrivateFrechetMean().plan(300, shape).warnings
+        assert any("shape=(300, 3) begins with n" in one for one in said)
+        assert not any("begins with n" in one for one in PrivateFrechetMean().plan(300, 3).warnings)
+
+
 def _fits(estimator, fit, error):
     """Median of the errors of a few fits with noise that the test repeats."""
     seeded = (clone(estimator).set_params(random_state=seed) for seed in range(16))

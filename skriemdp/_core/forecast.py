@@ -208,9 +208,15 @@ def forecast(
                 f"the accountant keeps the number of records secret, and {refusal}"
             )
         terms = dataclasses.replace(terms, secret_n=True)
+    # Of a whole table, perhaps: some spaces have such points, too.
+    hint = f"shape={shape} begins with n; it is that of one row, X.shape[1:]."
+    hints = [hint] if len(shape) > 1 and shape[0] == n else []
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
-        data = blank._validate(*_stand_ins(estimator, shape, y_shape, n_classes))
+        try:
+            data = blank._validate(*_stand_ins(estimator, shape, y_shape, n_classes))
+        except PublicValueError as error:
+            raise PublicValueError(" ".join([str(error), *hints])) from None
     facts = data.facts | ({"grouped": True} if grouped else {})
 
     def planned(count: int) -> tuple[Plan, Expected, list[str]]:
@@ -241,7 +247,7 @@ def forecast(
         expected.worth,
         plan.work.bytes,
         plan.work.steps,
-        tuple(said),
+        (*hints, *said),
     )
 
 

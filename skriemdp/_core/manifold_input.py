@@ -188,7 +188,9 @@ def public_point(geometry: Geometry, **values: Any) -> Any:
             f"{name} must be finite, but holds NaN or infinity, or a missing or masked entry."
         )
     if not bool(np.all(geometry.belongs(value))):
-        raise PublicValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
+        word = geometry.complaint(value[None])
+        cure = f"it is not {word}." if word else f"for X = numpy.array([{name}]): {geometry.remedy}"
+        raise PublicValueError(f"{name} is not a point of {geometry} (tolerance 1e-6); {cure}")
     _check_turns(geometry, value, name)
     return geometry.canonical(value)
 

@@ -10,7 +10,9 @@ _HOME = {
     "AffineInvariantSPD": "skriemdp.geometry._spd.affine",
     "BuresWassersteinSPD": "skriemdp.geometry._spd.bures",
     "Circle": "skriemdp.geometry._circle",
+    "CoordinateGeometry": "skriemdp.geometry._base",
     "Correlation": "skriemdp.geometry._correlation",
+    "Embedding": "skriemdp.geometry._base",
     "Euclidean": "skriemdp.geometry._euclidean",
     "GeodesicBall": "skriemdp.geometry._ball",
     "Geometry": "skriemdp.geometry._base",
@@ -21,8 +23,10 @@ _HOME = {
     "Poincare": "skriemdp.geometry._poincare",
     "Product": "skriemdp.geometry._product",
     "PymanoptGeometry": "skriemdp.geometry._pymanopt_adapter",
+    "Reach": "skriemdp.geometry._base",
     "Rotations": "skriemdp.geometry._rotations",
     "SPD": "skriemdp.geometry._spd",
+    "Scaling": "skriemdp.geometry._base",
     "Sphere": "skriemdp.geometry._sphere",
     "Stiefel": "skriemdp.geometry._stiefel",
     "as_geometry": "skriemdp.geometry._convert",
@@ -37,7 +41,11 @@ __all__ = list(_HOME)
 
 if TYPE_CHECKING:  # so that type checkers and editors know what the names of `_HOME` are
     from skriemdp.geometry._ball import GeodesicBall as GeodesicBall
+    from skriemdp.geometry._base import CoordinateGeometry as CoordinateGeometry
+    from skriemdp.geometry._base import Embedding as Embedding
     from skriemdp.geometry._base import Geometry as Geometry
+    from skriemdp.geometry._base import Reach as Reach
+    from skriemdp.geometry._base import Scaling as Scaling
     from skriemdp.geometry._circle import Circle as Circle
     from skriemdp.geometry._convert import as_geometry as as_geometry
     from skriemdp.geometry._convert import geometry_from_name as geometry_from_name

@@ -12,6 +12,7 @@ import numpy as np
 from skriemdp import geometry as spaces
 from skriemdp._errors import PublicTypeError, PublicValueError
 from skriemdp.geometry._base import Geometry
+from skriemdp.geometry._trial import refuse_lawless
 
 
 def _square(build: Callable[[int], Geometry]) -> Callable[[int, int], Geometry | None]:
@@ -158,7 +159,9 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
     Hyperboloid(dim=2, curvature=-1.0)
     """
     if _is_pymanopt(type(manifold)) or _resembles_a_manifold(manifold):
-        return _from_pymanopt(manifold)
+        geometry = _from_pymanopt(manifold)
+        refuse_lawless(geometry)
+        return geometry
     listed = ", ".join(repr(name) for name in _NAMES)
     raise PublicTypeError(
         f"manifold={manifold!r} is not a geometry, a pymanopt manifold (an instance, with "
@@ -168,6 +171,7 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
 
 @as_geometry.register
 def _(manifold: Geometry, point_shape: tuple[int, ...] | None = None) -> Geometry:
+    refuse_lawless(manifold)
     return manifold
 
 

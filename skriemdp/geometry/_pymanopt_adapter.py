@@ -186,6 +186,11 @@ class PymanoptGeometry(Geometry):
         """Whether means are defined at all, once its curvature is known."""
         return self._has("log")
 
+    @property
+    def knows_geodesics(self) -> bool:
+        """Whether `log` should undo `exp`: both are the manifold's own."""
+        return self._has("log") and self._exp_name == "exp"
+
     # -- formats --------------------------------------------------------------------------------
 
     def _store(self, layout: Layout, value: Any, dtype: Any = np.float64) -> Any:

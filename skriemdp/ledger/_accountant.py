@@ -119,6 +119,8 @@ class PrivacyAccountant:
         witness: Any = None,
         unit: str | None = None,
     ):
+        if isinstance(epsilon, (str, Path)):
+            raise PublicTypeError(f"epsilon must be a number, and path={str(epsilon)!r} a file's.")
         rule = make_filter(filter, epsilon, delta)
         if unit is not None:
             check_option(UNITS, unit=unit)
