@@ -125,8 +125,6 @@ GEOMETRIES = [
     Stiefel(3, 1),
     Stiefel(3, 2),
     Stiefel(5, 2),
-    Stiefel(4, 2, metric="canonical"),
-    Stiefel(6, 3, metric="canonical"),
     Correlation(2),
     Correlation(4),
     Rotations(),

@@ -599,7 +599,6 @@ def test_principal_components_are_points_of_pymanopts_manifold(manifold, k, name
         (pm.Sphere(4), 1, r"pass Sphere\(5\)"),
         (pm.Sphere(5), 2, "pass n_components=1"),
         (pm.Grassmann(5, 3), 2, "pass n_components=3"),
-        (Stiefel(5, 2, metric="canonical"), 2, "embedded metric"),
         (Sphere(4, radius=2.0), 1, r"pass Sphere\(5\)"),
         (pm.SymmetricPositiveDefinite(5), 1, r"pass Sphere\(5\)"),
     ],

@@ -45,7 +45,6 @@ SPACES = [
     SPD(2, metric="bures-wasserstein"),
     Grassmann(4, 2),
     Stiefel(4, 2),
-    Stiefel(4, 2, metric="canonical"),
 ]
 
 

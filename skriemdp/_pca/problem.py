@@ -57,7 +57,7 @@ def _given_space(manifold: Any, d: int, k: int) -> Geometry:
         cure = f"Sphere({d})" if k == 1 else cure
     raise PublicValueError(
         f"manifold={geometry} does not hold n_components={k} of {d} features; pass {cure}, of "
-        "pymanopt or of skriemdp.geometry with the embedded metric."
+        "pymanopt or of skriemdp.geometry."
     )
 
 

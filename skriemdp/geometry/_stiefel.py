@@ -1,4 +1,4 @@
-"""Stiefel manifolds: matrices with orthonormal columns, under the embedded or canonical metric."""
+"""Stiefel manifolds: matrices with orthonormal columns, under the embedded metric."""
 
 from __future__ import annotations
 
@@ -10,33 +10,28 @@ import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_count, check_option
+from skriemdp._validation import check_count
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry import _stiefel_paths as paths
 from skriemdp.geometry._base import Embedding, Geometry
 from skriemdp.geometry._orthonormal import Complement, orthonormal_embedding, skew, t
-
-# Weight of the skew part in the metric: |X A + X_perp B|^2 = beta |A|^2 + |B|^2.
-_BETA = {"embedded": 1.0, "canonical": 0.5}
 
 
 @dataclass(frozen=True)
 class Stiefel(Geometry):
     """The (n, p) matrices X with orthonormal columns, ``X' X = I``.
 
-    Tangent vectors at X are ``U = X A + X_perp B`` with A skew and B any (n - p, p) matrix.
+    Tangent vectors at X are ``U = X A + X_perp B`` with A skew and B any (n - p, p) matrix; the
+    metric is that of the ambient space, ``|A|^2 + |B|^2``, as in pymanopt.
 
     Parameters
     ----------
     n, p : int
         Number of rows and columns, ``1 <= p < n``.
-    metric : {"embedded", "canonical"}, default="embedded"
-        ``"embedded"``: the Euclidean trace metric, ``|A|^2 + |B|^2`` (pymanopt's).
-        ``"canonical"``: ``|A|^2 / 2 + |B|^2``, the quotient metric of the orthogonal group.
 
     Notes
     -----
-    `exp` is in closed form for both metrics, and so is `transport` (the exponential of a constant
+    `exp` is in closed form, and so is `transport` (the exponential of a constant
     operator: geodesics are orbits of isometries).  `log` is in closed form for ``p = 1``, otherwise
     16 iterations for every record, so that its time tells nothing of any: accurate to about 1e-12
     up to half of the injectivity radius, to 1e-6 up to 0.8, and degrading towards the radius.  For
@@ -44,10 +39,8 @@ class Stiefel(Geometry):
     end point is as close to `other` as the iterations came.  It never raises, so it says nothing
     about a record; a caller who needs its norm bounded must clip it.
 
-    Sectional curvature lies in [-1/2, 1] (embedded; Nguyen 2022) or [0, 5/4] (canonical; Zimmermann
-    and Stoye 2024); it is constant 1 for p = 1.  The injectivity radius is pi for the embedded
-    metric (Zimmermann and Stoye 2025); for the canonical metric `injectivity_radius` is the proved
-    lower bound ``pi sqrt(4/5)`` (Rentmeesters 2013).
+    Sectional curvature lies in [-1/2, 1] (Nguyen 2022); it is constant 1 for p = 1.  The
+    injectivity radius is pi (Zimmermann and Stoye 2025).
 
     ``p = n``, the orthogonal group, is not connected and therefore left out; pass pymanopt's
     ``SpecialOrthogonalGroup(n)`` instead.
@@ -74,13 +67,11 @@ class Stiefel(Geometry):
 
     n: int
     p: int
-    metric: str = "embedded"
 
     separate_rows = True
 
     def __post_init__(self) -> None:
         check_count(n=self.n, p=self.p)
-        check_option(tuple(_BETA), metric=self.metric)
         if self.p >= self.n:
             raise PublicValueError(
                 f"Stiefel needs 1 <= p < n, got n={self.n}, p={self.p}; for square matrices pass "
@@ -101,21 +92,15 @@ class Stiefel(Geometry):
             return (0.0, 0.0)
         if self.p == 1:
             return (1.0, 1.0)
-        return (-0.5, 1.0) if self.metric == "embedded" else (0.0, 1.25)
+        return (-0.5, 1.0)
 
     @property
     def injectivity_radius(self) -> float:
-        if self.p == 1 or self.metric == "embedded":
-            return math.pi
-        return math.pi * math.sqrt(0.8)
+        return math.pi
 
     @property
     def base_point(self) -> np.ndarray:
         return np.eye(self.n, self.p)
-
-    @property
-    def _beta(self) -> float:
-        return _BETA[self.metric]
 
     def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
@@ -148,7 +133,7 @@ class Stiefel(Geometry):
         self, xp: ModuleType, point: Array, other: Array
     ) -> tuple[Complement, Array, Array]:
         complement, q, target = self._reduced(xp, point, other)
-        a, b = paths.log(xp, target, self.p, self._beta, 2 * self.injectivity_radius)
+        a, b = paths.log(xp, target, self.p, 2 * self.injectivity_radius)
         return complement, a, q @ b
 
     def has_steady_coordinates(self, point: np.ndarray) -> bool:
@@ -163,7 +148,7 @@ class Stiefel(Geometry):
         complement = Complement(xp, point)
         a, b = self._parts(xp, complement, tangent_vector)
         q, r = xp.linalg.qr(b, mode="reduced")
-        turn, twist = paths.group_elements(xp, a, r, self._beta)
+        turn, twist = paths.group_elements(xp, a, r)
         end = turn[..., : self.p] @ twist
         moved = point @ end[..., : self.p, :] + complement.expand(q @ end[..., self.p :, :])
         return orth.polished(xp, moved)
@@ -176,11 +161,7 @@ class Stiefel(Geometry):
         self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
     ) -> Array:
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
-        product = orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
-        if self.metric == "embedded":
-            return product
-        a, b = t(xp, point) @ tangent_vector_a, t(xp, point) @ tangent_vector_b
-        return product - orth.frobenius_product(xp, a, b) / 2
+        return orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
 
     def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)
@@ -188,20 +169,17 @@ class Stiefel(Geometry):
         return vector - point @ ((inner + t(xp, inner)) / 2)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
-        if self.metric == "embedded":
-            return self.projection(point, euclidean_gradient)
-        xp = array_namespace(point, euclidean_gradient)
-        return euclidean_gradient - point @ (t(xp, euclidean_gradient) @ point)
+        return self.projection(point, euclidean_gradient)
 
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, other, tangent_vector)
         complement, a, b = self._log_parts(xp, point, other)
         q, r = xp.linalg.qr(b, mode="reduced")
         moved_a, moved_b = self._parts(xp, complement, tangent_vector)
-        moved_a, moved_b = paths.carry(xp, a, b, moved_a, moved_b, self._beta)
+        moved_a, moved_b = paths.carry(xp, a, b, moved_a, moved_b)
         # The isometry that moves `point` to `other` along the geodesic, applied to the vector; the
         # part of X_perp beyond q stays.
-        turn, twist = paths.group_elements(xp, a, r, self._beta)
+        turn, twist = paths.group_elements(xp, a, r)
         inside = t(xp, q) @ moved_b
         turned = turn @ xp.concat([moved_a + 0.0 * inside[..., :1, :], inside], axis=-2)
         top, bottom = turned[..., : self.p, :], turned[..., self.p :, :]
@@ -218,13 +196,13 @@ class Stiefel(Geometry):
         batch = tuple(coordinates.shape[:-1])
         a = orth.skew_from_coordinates(xp, coordinates[..., :count], self.p)
         b = xp.reshape(coordinates[..., count:], (*batch, self.n - self.p, self.p))
-        return self._vector(Complement(xp, point), a / math.sqrt(self._beta), b)
+        return self._vector(Complement(xp, point), a, b)
 
     def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         a, b = self._parts(xp, Complement(xp, point), tangent_vector)
         b = xp.reshape(b, (*b.shape[:-2], self.p * (self.n - self.p)))
-        a = math.sqrt(self._beta) * orth.skew_coordinates(xp, a)
+        a = orth.skew_coordinates(xp, a)
         batch = np.broadcast_shapes(tuple(a.shape[:-1]), tuple(b.shape[:-1]))
         return xp.concat([xp.broadcast_to(c, (*batch, c.shape[-1])) for c in (a, b)], axis=-1)
 

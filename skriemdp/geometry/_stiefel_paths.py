@@ -1,17 +1,14 @@
 """Geodesics of Stiefel manifolds in the frame of their start: end points, logarithm, transport.
 
-Both metrics belong to the family ``beta |A|^2 + |B|^2`` (beta = 1 embedded, 1/2 canonical), whose
-geodesic with initial velocity ``X A + X_perp B`` is
+The geodesic of the embedded metric ``|A|^2 + |B|^2`` with initial velocity ``X A + X_perp B`` is
 
-    ``[X, X_perp] expm(s M) [I; 0] expm(s D)``,  ``M = [[2 beta A, -B'], [B, 0]]``,
-    ``D = (1 - 2 beta) A``
+    ``[X, X_perp] expm(s M) [I; 0] expm(-s A)``,  ``M = [[2 A, -B'], [B, 0]]``
 
 (Zimmermann and Hueper 2022): the orbit of the one-parameter group of isometries
-``Y -> expm(s M) Y expm(s D)``.  Parallel transport along such an orbit is the group's differential
+``Y -> expm(s M) Y expm(-s A)``.  Parallel transport along such an orbit is the group's differential
 after the exponential of the constant operator ``L w = -nabla_w K``, K the Killing field of the
-group.  For beta = 1, ``nabla`` is the projected derivative, so
-``L(a, b) = -(3/2 [A, a] - skew(B' b), B a - b A)``; for beta = 1/2 the space is naturally reductive
-and ``L w = -[A + B, w] / 2``, tangential part.
+group; ``nabla`` is the projected derivative, so
+``L(a, b) = -(3/2 [A, a] - skew(B' b), B a - b A)``.
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ _SHORT = 16.0
 _DUAL = [0, 11, 13, 6, 14, 0, 3, 8, 7, 12, 0, 1, 9, 2, 4, 0]
 
 
-def group_elements(xp: ModuleType, a: Array, b: Array, beta: float) -> tuple[Array, Array]:
-    """``expm(M)`` and ``expm(D)`` of the module docstring."""
+def group_elements(xp: ModuleType, a: Array, b: Array) -> tuple[Array, Array]:
+    """``expm(M)`` and ``expm(-A)`` of the module docstring."""
     k = b.shape[-2]
     a = a + 0.0 * b[..., :1, :]
     b = b + 0.0 * a[..., :1, :]
     corner = xp.zeros((*b.shape[:-2], k, k), dtype=b.dtype, device=device(b))
-    top = xp.concat([2 * beta * a, -t(xp, b)], axis=-1)
+    top = xp.concat([2 * a, -t(xp, b)], axis=-1)
     bottom = xp.concat([b, corner], axis=-1)
-    return expm_skew(xp, xp.concat([top, bottom], axis=-2)), expm_skew(xp, (1 - 2 * beta) * a)
+    return expm_skew(xp, xp.concat([top, bottom], axis=-2)), expm_skew(xp, -a)
 
 
 def expm_skew(xp: ModuleType, matrix: Array) -> Array:
@@ -106,15 +103,10 @@ def _dual(xp: ModuleType, matrix: Array) -> Array:
     return xp.reshape(xp.take(flat, places, axis=-1), matrix.shape)
 
 
-def _connection(
-    xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array, beta: float
-) -> tuple[Array, Array]:
+def _connection(xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array) -> tuple[Array, Array]:
     """The operator L of the module docstring, applied to ``(w_a, w_b)``."""
     commutator = a @ w_a - w_a @ a
-    if beta == 1.0:
-        return skew(xp, t(xp, b) @ w_b) - 1.5 * commutator, w_b @ a - b @ w_a
-    mixed = t(xp, w_b) @ b - t(xp, b) @ w_b
-    return -(commutator + mixed) / 2, (w_b @ a - b @ w_a) / 2
+    return skew(xp, t(xp, b) @ w_b) - 1.5 * commutator, w_b @ a - b @ w_a
 
 
 def _exp_connection(
@@ -123,23 +115,20 @@ def _exp_connection(
     b: Array,
     w_a: Array,
     w_b: Array,
-    beta: float,
     share: Any,
     terms: int,
 ) -> tuple[Array, Array]:
     """``expm(share L)`` applied to ``(w_a, w_b)``, by a Taylor expansion."""
     term_a, term_b = w_a, w_b
     for order in range(1, terms):
-        term_a, term_b = _connection(xp, a, b, term_a, term_b, beta)
+        term_a, term_b = _connection(xp, a, b, term_a, term_b)
         factor = share / order
         term_a, term_b = factor * term_a, factor * term_b
         w_a, w_b = w_a + term_a, w_b + term_b
     return w_a, w_b
 
 
-def carry(
-    xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array, beta: float
-) -> tuple[Array, Array]:
+def carry(xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array) -> tuple[Array, Array]:
     """Transport along the geodesic (a, b) up to the group's differential, to rounding."""
     # |L| <= 1.5 sqrt(2) |a| + |b| (commutators by the inequality of Boettcher and Wenzel), so every
     # step has norm at most 1 and 18 terms leave 1 / 18! < 2e-16.  A row takes as many steps as its
@@ -148,12 +137,12 @@ def carry(
     norm = xp.where(xp.isfinite(norm), norm, xp.zeros_like(norm))
     steps = 1 + xp.floor(norm)[..., None, None]
     for done in range(int(xp.max(steps)) if math.prod(norm.shape) else 0):
-        moved = _exp_connection(xp, a, b, w_a, w_b, beta, 1.0 / steps, 18)
+        moved = _exp_connection(xp, a, b, w_a, w_b, 1.0 / steps, 18)
         w_a, w_b = (xp.where(done < steps, *pair) for pair in zip(moved, (w_a, w_b), strict=True))
     return w_a, w_b
 
 
-def log(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> tuple[Array, Array]:
+def log(xp: ModuleType, target: Array, p: int, longest: float) -> tuple[Array, Array]:
     """Initial velocity (a, b) of the geodesic from ``[I; 0]`` to `target`, ``(..., p + k, p)``.
 
     Fixed point iteration: shoot, carry the gap back along the geodesic by parallel transport, add
@@ -168,7 +157,7 @@ def log(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> t
     targets = xp.reshape(target, (-1, *target.shape[-2:]))
     if targets.shape[0] == 0:
         return target[..., :p, :], target[..., p:, :]
-    best = xp.reshape(_iterate(xp, targets, p, beta, longest), (*batch, *target.shape[-2:]))
+    best = xp.reshape(_iterate(xp, targets, p, longest), (*batch, *target.shape[-2:]))
     return best[..., :p, :], best[..., p:, :]
 
 
@@ -178,7 +167,7 @@ def _circle_log(xp: ModuleType, target: Array) -> tuple[Array, Array]:
     return xp.zeros_like(cosine), sign * xp.atan2(xp.abs(sine), cosine)
 
 
-def _iterate(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> Array:
+def _iterate(xp: ModuleType, target: Array, p: int, longest: float) -> Array:
     """Best velocities ``[a; b]`` found, (m, p + k, p)."""
     start = xp.concat([skew(xp, target[:, :p, :]), target[:, p:, :]], axis=-2)
     identity = xp.eye(p, dtype=target.dtype, device=device(target))
@@ -193,7 +182,7 @@ def _iterate(xp: ModuleType, target: Array, p: int, beta: float, longest: float)
     last_step = last_end = x
     for iteration in range(ITERATIONS):
         x = x * (longest / xp.clip(frobenius(xp, x), min=longest))[:, None, None]
-        step, gap = _correction(xp, x, target, p, beta)
+        step, gap = _correction(xp, x, target, p)
         best = xp.where((gap < best_gap)[:, None, None], x, best)
         best_gap = xp.minimum(gap, best_gap)
         # Where acceleration made it worse: back to the last point, forget, take its plain step.
@@ -210,17 +199,15 @@ def _iterate(xp: ModuleType, target: Array, p: int, beta: float, longest: float)
     return best
 
 
-def _correction(
-    xp: ModuleType, x: Array, target: Array, p: int, beta: float
-) -> tuple[Array, Array]:
+def _correction(xp: ModuleType, x: Array, target: Array, p: int) -> tuple[Array, Array]:
     """The gap to the target, carried back to the start: (m, p + k, p), and its length."""
     a, b = skew(xp, x[:, :p, :]), x[:, p:, :]
-    turn, twist = group_elements(xp, a, b, beta)
+    turn, twist = group_elements(xp, a, b)
     gap = target - turn[..., :p] @ twist
     back = t(xp, turn) @ gap @ t(xp, twist)
     w_a, w_b = skew(xp, back[:, :p, :]), back[:, p:, :]
     # An inexact transport only slows the iteration down: more terms cost more than they save.
-    w_a, w_b = _exp_connection(xp, a, b, w_a, w_b, beta, -1.0, 3)
+    w_a, w_b = _exp_connection(xp, a, b, w_a, w_b, -1.0, 3)
     return xp.concat([w_a, w_b], axis=-2), frobenius(xp, gap)
 
 
