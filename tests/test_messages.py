@@ -1,5 +1,8 @@
 """Errors that show no record, limits before the charge, and the settings that move them."""
 
+import ast
+import contextlib
+import importlib
 import importlib.util
 import inspect
 import re
@@ -141,6 +144,40 @@ def test_no_message_recommends_to_leave_records_out():
     advice = re.compile(r"(?i)leave such (rows|records) out, or|remove (what is|missing|or impute)")
     for path in Path(importlib.util.find_spec("skriemdp").origin).parent.rglob("*.py"):
         assert not advice.search(re.sub(r'"\s*f?"', "", path.read_text())), path
+
+
+def named_in_messages(text):
+    """Dotted names of this package in the sentences of a module; docstrings are no messages."""
+    tree = ast.parse(text)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            if " " in node.value.strip():
+                yield from re.findall(r"\bskriemdp(?:\.\w+)+", node.value)
+
+
+def test_messages_recommend_public_names_that_exist():
+    planted = 'raise E("use skriemdp._mean.f, or skriemdp.nothing")'
+    assert list(named_in_messages(planted)) == ["skriemdp._mean.f", "skriemdp.nothing"]
+    found = {
+        n
+        for path in Path(skriemdp.__file__).parent.rglob("*.py")
+        for n in named_in_messages(path.read_text())
+    }
+    assert len(found) > 10
+    for name in found:
+        parts = name.split(".")
+        assert not any(part.startswith("_") for part in parts), name
+        value = skriemdp
+        for k, part in enumerate(parts[1:], start=2):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts[:k]))
+            value = getattr(value, part)
 
 
 @pytest.mark.parametrize("open_left", [True, False])
