@@ -680,3 +680,37 @@ def test_linear_models_have_coefficients_in_pymanopts_euclidean_space():
     ):
         with pytest.raises(ValueError, match=cure):
             clone(adagrad).set_params(manifold=wrong).fit(ROWS, y)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("euclidian", "euclidean"),
+        ("spheres", "sphere"),
+        ("spd-logeuclidean", "spd-log-euclidean"),
+        ("riemann", "spd"),
+        ("wasserstein", "spd-bures-wasserstein"),
+        ("logeuclid", "spd-log-euclidean"),
+    ],
+)
+def test_a_name_that_is_none_is_answered_by_the_one_that_is_meant(asked, meant):
+    with pytest.raises(ValueError, match=f"Perhaps you mean '{meant}'"):
+        as_geometry(asked, (3, 3))
+    with pytest.raises(ValueError, match="nor a manifold object[.]$"):
+        as_geometry("nothing like it", (3, 3))
+
+
+@pytest.mark.parametrize("metric", ["affine-invariant", "log-euclidean", "bures-wasserstein"])
+def test_metrics_of_pyriemann_are_told_ours(metric):
+    theirs = SPD(3, metric=metric).pyriemann_metric
+    with pytest.raises(ValueError, match=f"is metric='{metric}' here"):
+        SPD(3, metric=theirs)
+
+
+def test_several_manifolds_are_told_to_become_a_product():
+    circles = [Circle(1.0), Circle(2.0)]
+    with pytest.raises(TypeError, match=r"skriemdp.geometry.Product\(\*manifold\)"):
+        as_geometry(circles)
+    with pytest.raises(TypeError, match=r"as_geometry\(factor, point_shape\)"):
+        Product("circle", "sphere")
+    assert Product(as_geometry("circle", (1,)), as_geometry("sphere", (3,))).dim == 3
