@@ -552,7 +552,7 @@ def test_the_page_about_the_door_runs(capsys):
     page = Path(__file__).parents[1] / "docs" / "user_guide" / "pymanopt.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec("\n".join(blocks), {"__name__": "page"})
-    assert capsys.readouterr().out.splitlines()[-1] == "Circle(length=12.0)"
+    assert capsys.readouterr().out.splitlines()[-1] == "1.5708"
 
 
 # -- pymanopt's objects in estimators that do not estimate a point of the data's space -------------
