@@ -32,8 +32,8 @@ __all__ = [
 
 NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
-    "string that spells a number; encode the rest, and make one array of a column of arrays "
-    "(numpy.stack)."
+    "string that spells a number; encode the rest, the columns of a table by skriemdp.PublicTable, "
+    "and make one array of a column of arrays (numpy.stack)."
 )
 COMPLEX = (
     "holds complex numbers. Complex data not supported: pass real and imaginary parts as separate "

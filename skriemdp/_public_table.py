@@ -40,8 +40,9 @@ class PublicTable(QuietQueries, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     schema : dict or description
-        What is public of each column, by name or, for arrays, in the order of the columns.  A
-        range or a list of categories alone holds for every column.  A description is one of
+        A dict with what is public of each column, by name or, for arrays, in the order of the
+        columns.  A range or a list of categories alone holds for every column.  A description is
+        one of
 
         * ``(low, high)``: numbers in this range.  Values outside are moved to its ends.
         * a list of categories: one column of zeros and ones for each.
@@ -454,6 +455,11 @@ def _read_categories(name: Any, where: str, given: Mapping) -> _Categories:
     if isinstance(listed, (str, Mapping)) or not hasattr(listed, "__len__") or not len(listed):
         raise PublicValueError(
             f"{where}: categories must be a list of values, got {shown(listed)}."
+        )
+    if any(isinstance(category, (tuple, list, Mapping)) for category in listed):
+        raise PublicValueError(
+            f"{where} is a list, and so one of categories, but holds descriptions of columns; make "
+            "a dict of them, for tables without names too: schema=dict(enumerate(schema))."
         )
     texts = [_text(category) for category in listed]
     if None in texts or len(set(texts)) < len(texts):

@@ -150,8 +150,8 @@ def check_privacy(epsilon: Any, delta: Any) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
     if _real("epsilon", epsilon, "a positive real number") == math.inf:
         raise PublicValueError(
-            "epsilon=inf asks for no privacy; use the non-private function instead "
-            "(for a mean: skriemdp._mean.estimator.frechet_mean)."
+            "epsilon=inf asks for no privacy; use a function without it instead (for a mean: "
+            "skriemdp.frechet_mean)."
         )
     check_positive(epsilon=epsilon)
     if float(epsilon) < _LEAST_EPSILON:

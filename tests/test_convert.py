@@ -553,7 +553,7 @@ def test_the_page_about_the_door_runs(capsys):
     page = Path(__file__).parents[1] / "docs" / "user_guide" / "pymanopt.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec("\n".join(blocks), {"__name__": "page"})
-    assert capsys.readouterr().out.splitlines()[-1] == "Circle(length=12.0)"
+    assert capsys.readouterr().out.splitlines()[-1] == "1.5708"
 
 
 # -- pymanopt's objects in estimators that do not estimate a point of the data's space -------------
@@ -703,3 +703,37 @@ def test_points_of_foreign_manifolds_leave_numpys_generator_alone():
     np.testing.assert_array_equal(drawn[:count], expected[:count])
     np.testing.assert_array_equal(first[0], first[1])
     assert pm.oblique.np is np
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("euclidian", "euclidean"),
+        ("spheres", "sphere"),
+        ("spd-logeuclidean", "spd-log-euclidean"),
+        ("riemann", "spd"),
+        ("wasserstein", "spd-bures-wasserstein"),
+        ("logeuclid", "spd-log-euclidean"),
+    ],
+)
+def test_a_name_that_is_none_is_answered_by_the_one_that_is_meant(asked, meant):
+    with pytest.raises(ValueError, match=f"Perhaps you mean '{meant}'"):
+        as_geometry(asked, (3, 3))
+    with pytest.raises(ValueError, match="nor a manifold object[.]$"):
+        as_geometry("nothing like it", (3, 3))
+
+
+@pytest.mark.parametrize("metric", ["affine-invariant", "log-euclidean", "bures-wasserstein"])
+def test_metrics_of_pyriemann_are_told_ours(metric):
+    theirs = SPD(3, metric=metric).pyriemann_metric
+    with pytest.raises(ValueError, match=f"is metric='{metric}' here"):
+        SPD(3, metric=theirs)
+
+
+def test_several_manifolds_are_told_to_become_a_product():
+    circles = [Circle(1.0), Circle(2.0)]
+    with pytest.raises(TypeError, match=r"skriemdp.geometry.Product\(\*manifold\)"):
+        as_geometry(circles)
+    with pytest.raises(TypeError, match=r"as_geometry\(factor, point_shape\)"):
+        Product("circle", "sphere")
+    assert Product(as_geometry("circle", (1,)), as_geometry("sphere", (3,))).dim == 3

@@ -25,6 +25,7 @@ from sklearn.base import clone
 from test_estimators import AROUND, ESTIMATORS, data
 
 import skriemdp
+from skriemdp import config_context
 from skriemdp.ledger import _chain as chain
 from skriemdp.ledger import _storage as storage
 from skriemdp.ledger._accountant import PrivacyAccountant
@@ -808,6 +809,21 @@ def test_a_file_that_names_no_charge_is_refused(charged, tmp_path, capsys, conte
     assert "privacy_spent_.to_dict()" in told
     assert ("pickle.dump or joblib.dump" in told) == (not content.startswith(b"{}"))
     assert run("report", charged[0], "--model", tmp_path / "missing") == 2
+
+
+@pytest.mark.parametrize(("first", "then"), [(False, False), (True, False), (True, True)])
+def test_a_report_says_who_charged_or_that_nobody_knows(tmp_path, capsys, first, then):
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=tmp_path / "a.ledger")
+    for sign in (first, then):
+        with config_context(sign_charges=sign):
+            made = budget.spend(GaussianEvent(20.0))
+            signature = f"Signed by {made.user} at {made.host}." if sign else ""
+            assert run("report", budget.path) == 0
+            assert signature in (said := lines_of(capsys)[0])
+    assert ("No charge says who made it" in said) == (not first)
+    assert ("Others do not say who made them" in said) == (first and not then)
+    if not then:
+        assert "skriemdp.set_config(sign_charges=True)" in said
 
 
 # -- the example in the documentation --------------------------------------------------------------

@@ -87,3 +87,26 @@ def test_public_labels_are_text_or_their_numbers_whatever_y_is():
         for y in (TEXT, codes):
             model = PrivateNoisyAdaGrad(classes=["rest", "task"], public_y=public, **more)
             assert model.fit(PLACES, y).score(PLACES, y) > 0.8
+
+
+YES = np.array(["no", "yes"])[np.arange(60) % 2]
+
+
+@pytest.mark.parametrize(
+    ("classes", "y", "words"),
+    [
+        ([0, 1], YES, "y holds text and classes numbers"),
+        ([False, True], YES, "y holds text and classes numbers"),
+        ([0.0, 1.0], pd.Series(YES, dtype="str"), "y holds text and classes numbers"),
+        (range(2), YES.tolist(), "y holds text and classes numbers"),
+        ([0, "yes"], np.array([0, "yes"] * 30, dtype=object), "mixes text and numbers"),
+        (["no", 1], YES, "mixes text and numbers"),
+        (["yes", None], YES, "mixes text and numbers"),
+    ],
+    ids=range(7),
+)
+@pytest.mark.parametrize("kind", [PrivateMinimumDistanceToMean, PrivateNoisyAdaGrad])
+def test_labels_of_another_kind_than_classes_are_told(kind, classes, y, words):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match=words):
+        kind(classes=classes).fit(X, y)

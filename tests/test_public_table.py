@@ -160,6 +160,24 @@ def test_what_is_not_in_the_schema_is_refused(schema, words):
     assert "61234" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        [(18, 98), (0, 200)],
+        [(18, 98), ["a", "b"]],
+        [{"range": (18, 98)}, (0, 200)],
+        [["a", "b"], ["c"]],
+        [(18, 98)],
+    ],
+)
+def test_a_list_of_descriptions_is_told_to_become_a_dict(schema):
+    table = np.array([[50, 7], [20, 8]])[:, : len(schema)]
+    with pytest.raises(ValueError, match="make a dict of them") as caught:
+        PublicTable(schema).fit(table)
+    cure = str(caught.value).split("schema=")[1].rstrip(".")
+    assert PublicTable(eval(cure)).fit_transform(table).shape[0] == 2
+
+
 def test_tables_that_are_none_are_refused():
     for rows, words in (
         (np.zeros((3, 2)), "2 columns without names"),

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import contextlib
 import datetime
 import fractions
 import importlib
@@ -502,3 +503,37 @@ def test_entries_stored_twice_are_added_before_they_are_bounded():
     twice.has_canonical_format = True  # a flag that lies
     table = read_records(PrivatePrincipalEigenvector(), twice, accept_sparse="csr")
     assert table.nnz == 60 and (table.data == 0.2).all() and twice.nnz == 120
+
+
+def named_in_messages(text):
+    """Dotted names of this package in the sentences of a module; docstrings are no messages."""
+    tree = ast.parse(text)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            if " " in node.value.strip():
+                yield from re.findall(r"\bskriemdp(?:\.\w+)+", node.value)
+
+
+def test_messages_recommend_public_names_that_exist():
+    planted = 'raise E("use skriemdp._mean.f, or skriemdp.nothing")'
+    assert list(named_in_messages(planted)) == ["skriemdp._mean.f", "skriemdp.nothing"]
+    found = {
+        n
+        for path in Path(skriemdp.__file__).parent.rglob("*.py")
+        for n in named_in_messages(path.read_text())
+    }
+    assert len(found) > 10
+    for name in found:
+        parts = name.split(".")
+        assert not any(part.startswith("_") for part in parts), name
+        value = skriemdp
+        for k, part in enumerate(parts[1:], start=2):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts[:k]))
+            value = getattr(value, part)

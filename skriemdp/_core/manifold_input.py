@@ -357,7 +357,7 @@ def warn_small_search(n: int, mu: float, cure: str = "a public center and radius
     """
     if n * mu < 40.0:
         warn_user(
-            f"n={n} records and this epsilon are few for a private ball: n mu = {n * mu:.3g}. "
+            f"n={n} is few for a private ball at this epsilon: n mu = {n * mu:.3g}. "
             "Below 20 the result says next to nothing, from 35 to 60 it is off by .1 to .5 times "
             f"the spread of the data, at 100 by about .1, at 300 by .05. Pass {cure}, or use more "
             "records or a larger epsilon."
@@ -372,7 +372,7 @@ def warn_small_model(n: int, signal: float) -> None:
     """Warn, from public numbers, when a model says little: n mu over the root of its parameters."""
     if signal < LEAST_SIGNAL:
         warn_user(
-            f"n={n} records and this epsilon are few for so many parameters: n mu over their root "
+            f"n={n} is few for so many parameters at this epsilon: n mu over their root "
             f"is {signal:.3g}. Below 10 a model is hardly better than one answer for all rows. Use "
             "more records, a larger epsilon, fewer features or a public subspace."
         )

@@ -114,8 +114,14 @@ def label_list(classes: Any, y: Any) -> np.ndarray:
         labels, where = np.unique(y), "y"
     else:
         # A set or a range has no order of its own or no array form; a list has both.
+        given = list(classes)
+        if 0 < sum(isinstance(label, str) for label in given) < len(given):
+            raise PublicValueError(
+                "classes mixes text and numbers; make text of all, in y as well: "
+                "numpy.array(y, dtype=object).astype(str)."
+            )
         try:
-            labels, where = np.unique(np.asarray(list(classes))), "classes"
+            labels, where = np.unique(np.asarray(given)), "classes"
         except (TypeError, ValueError):
             raise PublicTypeError(
                 "classes must hold labels of one kind that can be sorted."
@@ -152,6 +158,10 @@ def read_labels(classes: Any, y: Any, name: str = "y") -> tuple[np.ndarray, np.n
                 "sorted order. Where a tool of scikit-learn numbers the labels, pass the numbers "
                 f"that it hands over: classes={numbers}; OutputCodeClassifier hands over [-1, 1]."
             )
+    if labels.dtype.kind in "biuf" and y.dtype.kind in "OUST" and _are_text(y):
+        raise PublicValueError(
+            f"{name} holds text and classes numbers; list the texts that can occur in {name}."
+        )
     if not np.isin(y, labels).all():
         raise PublicValueError(
             f"{name} has labels that are not in classes; list every possible label."

@@ -82,7 +82,7 @@ def made(requested: Any) -> BoundedSet:
         or type(requested.numbers) is not tuple
     ):
         raise PublicTypeError(
-            "a set is asked for by its name and numbers; use skriemdp._curator.sets."
+            "a set is asked for by its name and numbers; use the functions of this module."
         )
     if requested.name == "frame":
         radius, columns = requested.numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,6 +73,15 @@ _NAMES: dict[str, tuple[str, int | None, Build]] = {
 }
 
 
+# What pyRiemann calls the metrics of covariance matrices.
+_PYRIEMANN = {
+    "riemann": "spd",
+    "logeuclid": "spd-log-euclidean",
+    "wasserstein": "spd-bures-wasserstein",
+    "euclid": "euclidean",
+}
+
+
 def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geometry:
     """The geometry with this name whose points have this shape.
 
@@ -101,7 +111,11 @@ def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geomet
     """
     if name not in _NAMES:
         listed = ", ".join(repr(known) for known in _NAMES)
-        raise PublicValueError(f"manifold={name!r} is not one of {listed}; nor a manifold object.")
+        near = [_PYRIEMANN[name]] if name in _PYRIEMANN else get_close_matches(name, _NAMES, 1, 0.7)
+        raise PublicValueError(
+            f"manifold={name!r} is not one of {listed}; nor a manifold object."
+            + (f" Perhaps you mean {near[0]!r}." if near else "")
+        )
     if point_shape is None:
         raise PublicValueError(f"manifold={name!r} needs the shape of a point, or pass a geometry.")
     expected, axes, build = _NAMES[name]
@@ -163,9 +177,11 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
         refuse_lawless(geometry)
         return geometry
     listed = ", ".join(repr(name) for name in _NAMES)
+    several = isinstance(manifold, (list, tuple))
     raise PublicTypeError(
         f"manifold={manifold!r} is not a geometry, a pymanopt manifold (an instance, with "
         f"projection, retraction and norm) or one of {listed}."
+        + (" Several make one: skriemdp.geometry.Product(*manifold)." if several else "")
     )
 
 

@@ -62,8 +62,10 @@ class Product(Geometry):
             raise PublicValueError("Product needs at least one geometry.")
         for factor in factors:
             if not isinstance(factor, Geometry):
+                shape = ", point_shape" if isinstance(factor, str) else ""
                 raise PublicTypeError(
-                    f"Product needs geometries, got {factor!r}; convert it with as_geometry first."
+                    f"Product needs geometries, got {factor!r}; convert each factor first by "
+                    f"skriemdp.geometry.as_geometry(factor{shape})."
                 )
         if stacked and any(factor != factors[0] for factor in factors):
             raise PublicValueError("stacked=True is for copies of one geometry; leave it out.")

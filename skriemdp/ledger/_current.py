@@ -97,7 +97,7 @@ def chosen_accountant(accountant: Any, token: dict | None = None) -> Any:
     if isinstance(accountant, type) or not callable(getattr(accountant, "spend", None)):
         raise PublicTypeError(
             "accountant must be a skriemdp.PrivacyAccountant, or None for the active one, got "
-            f"{shown(accountant)}; write accountant=PrivacyAccountant(epsilon=...)."
+            f"{shown(accountant)}; write accountant=PrivacyAccountant(epsilon=..., path=...)."
         )
     _check_block(accountant)
     return accountant

@@ -202,11 +202,18 @@ def _mechanisms(account: Account) -> str:
     kinds = ", ".join(f"{noise} ({count})" for noise, count in account.noises.items())
     noted = [each.noted for each in account.releases]
     signed = {" at ".join(filter(None, (each["user"], each["host"]))) for each in noted}
+    unsigned = "Others do not say who made them" if signed - {""} else "No charge says who made it"
     versions = ", ".join(sorted({each["version"] for each in noted} - {""}))
     return (
         (f"Kinds of noise, and charges: {kinds}." if kinds else "None yet.")
         + (f" Charged by skriemdp {versions}." if versions else "")
         + (f" Signed by {', '.join(sorted(signed - {''}))}." if signed - {""} else "")
+        + (
+            f" {unsigned}; skriemdp.set_config(sign_charges=True) lets later ones name user and "
+            "machine."
+            if "" in signed
+            else ""
+        )
     )
 
 

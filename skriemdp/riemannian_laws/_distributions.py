@@ -56,7 +56,7 @@ class _RadialLaw(abc.ABC):
             raise PublicTypeError(
                 f"there is no exact sampler for {type(self).__name__} on {self.geometry}: spheres, "
                 "hyperbolic, flat and affine-invariant SPD spaces have one.  Elsewhere add noise "
-                "in a tangent space (skriemdp._mechanisms.vector)."
+                "in a tangent space: geometry.exp_coordinates(point, noise)."
             )
         if space.name == "spd" and space.size > 10:
             raise PublicValueError(

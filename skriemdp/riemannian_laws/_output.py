@@ -33,8 +33,8 @@ def _space(geometry: Geometry) -> SymmetricSpace:
         return space
     raise PublicValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
-        "is known only through loose bounds.  Use Gaussian noise in a tangent space "
-        "(skriemdp._mechanisms.vector.GaussianNoise): it is exactly sensitivity / sigma-GDP on "
+        "is known only through loose bounds.  Use Gaussian noise in a tangent space, "
+        "as PrivateFrechetMean(mechanism='tangent') does: it is exactly sensitivity / sigma-GDP on "
         "every manifold."
     )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from skriemdp._errors import PublicValueError
 from skriemdp._validation import check_option
 from skriemdp.geometry._spd.affine import AffineInvariantSPD
 from skriemdp.geometry._spd.base import SPDGeometry
 from skriemdp.geometry._spd.bures import BuresWassersteinSPD
 from skriemdp.geometry._spd.log_euclidean import LogEuclideanSPD
 
-_METRICS: dict[str, Callable[[int], SPDGeometry]] = {
+_METRICS: dict[str, type[SPDGeometry]] = {
     "affine-invariant": AffineInvariantSPD,
     "log-euclidean": LogEuclideanSPD,
     "bures-wasserstein": BuresWassersteinSPD,
@@ -37,5 +36,8 @@ def SPD(size: int, metric: str = "affine-invariant") -> SPDGeometry:
     >>> SPD(3)
     AffineInvariantSPD(size=3)
     """
+    for ours, kind in _METRICS.items():
+        if metric == kind.pyriemann_metric:
+            raise PublicValueError(f"metric={metric!r} of pyRiemann is metric={ours!r} here.")
     check_option(tuple(_METRICS), metric=metric)
     return _METRICS[metric](size)
