@@ -55,7 +55,7 @@ coverage: $(VENV)/.test  ## the same under coverage, which takes half as long ag
 # Not part of `make test`: the build that pip chooses may bring gigabytes of CUDA along.  TORCH names
 # another one, in pip's words.
 TORCH ?= torch==2.13.0
-TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_solvers.py tests/test_erm.py tests/test_separate_rows.py
+TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_descent_solvers.py tests/test_erm.py tests/test_separate_rows.py
 
 .venv-torch/.torch:
 	$(MAKE) VENV=.venv-torch .venv-torch/.test

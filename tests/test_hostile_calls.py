@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import GEOMETRIES, RecordingAccountant, shown_by
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pymanopt import manifolds
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
@@ -146,6 +148,9 @@ ODD = [
 ]  # fmt: skip
 
 
+NO_VALUES = [None, True, -1, 0, 0.5, np.inf, -np.inf, np.nan, "x", [], [1.0], {}, object()]
+
+
 class Secrets:
     """Entries of twelve digits and words, which all begin alike, so that one search finds any."""
 
@@ -269,6 +274,7 @@ CHANGES = {
     "words": lambda rng, secrets, X: secrets.words(rng, len(X)),
     "one row": lambda rng, secrets, X: X[:1],
     "no rows": lambda rng, secrets, X: X[:0],
+    "no columns": lambda rng, secrets, X: X[:, :0],
     "first row": lambda rng, secrets, X: X[0],
     "number": lambda rng, secrets, X: float(np.ravel(X)[0]),
     "word alone": lambda rng, secrets, X: str(secrets.words(rng, 1)[0]),
@@ -311,6 +317,7 @@ CHANGES = {
     "sparse nan": lambda rng, secrets, X: sparse.csr_array(put(np.nan)(rng, secrets, flat(X))),
     "sparse inf": lambda rng, secrets, X: sparse.csr_array(put(np.inf)(rng, secrets, flat(X))),
     "wider": lambda rng, secrets, X: np.hstack([flat(X), flat(X)]),
+    "one record": lambda rng, secrets, X: np.array(X)[None, None],
     "deeper": lambda rng, secrets, X: np.array(X)[..., None, None],
     "integers": lambda rng, secrets, X: (np.array(X) * 1e11).astype(np.int64),
     "whole numbers": lambda rng, secrets, X: (np.array(X) * 1e11).astype(object).astype(int),
@@ -770,6 +777,7 @@ def test_what_foreign_code_says_of_a_record_is_withheld(method, monkeypatch):
 # -- plausible input, silent nonsense --------------------------------------------------------------
 
 
+@functools.cache
 def valid_call(index):
     """An estimator and rows that it can be fitted to, with what else its fit asks for."""
     secrets, estimator = secrets_of(0), ESTIMATORS[index]
@@ -782,16 +790,18 @@ def valid_call(index):
 
 
 def refused(index, change, kinds=(ValueError,), **parameters):
-    """The message of a fit to changed rows, which must be refused and cost nothing."""
+    """The message of a fit to changed rows, which must be refused, spend and show nothing."""
     recorder = RecordingAccountant()
     X, y = valid_call(index)
     model = with_recorder(ESTIMATORS[index], recorder)
     names = [n for n in model.get_params() if n.split("__")[-1] in parameters]
     model.set_params(**{name: parameters[name.split("__")[-1]] for name in names})
-    with pytest.raises(kinds) as error:
-        model.fit(change(X), y, **owners(model, len(X)))
-    assert recorder.spends == []
-    return str(error.value)
+    X = change(X)
+    y, owned = (None if y is None else y[: len(X)]), owners(model, len(X))
+    texts, error = shown_by(lambda: model.fit(X, y, **owned))
+    assert isinstance(error, kinds), error
+    assert recorder.spends == [] and not secrets_of(0).found_in(texts)
+    return str(error)
 
 
 EVERY = pytest.mark.parametrize("index", range(len(ESTIMATORS)))
@@ -805,6 +815,48 @@ def test_complex_and_one_dimensional_rows_are_refused(index):
     )
     text = refused(index, lambda X: X.reshape(len(X), -1)[:, 0])
     assert text.startswith("X") and re.search("[Rr]eshape", text)
+
+
+# Junk in place of records, and the estimators for which it is none: entries may be missing, points
+# of a Euclidean space have any shape, and a table of public categories holds words.
+JUNK = {
+    "nan": (PrivateMatrixCompletion, PublicTable),
+    "infinity": PublicTable,
+    "one row": (Recenter, PublicTable),
+    "no rows": (),
+    "no columns": (),
+    "word": PublicTable,
+    "all words": PublicTable,
+    "one record": (PrivateRiemannianERM, Recenter),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("junk", JUNK)
+def test_junk_records_are_refused_for_free(index, junk):
+    inner = getattr(ESTIMATORS[index], "estimator", ESTIMATORS[index])
+    if not isinstance(inner, JUNK[junk]):
+        junk = functools.partial(CHANGES[junk], np.random.default_rng(0), secrets_of(0))
+        refused(index, junk, (ValueError, TypeError))
+
+
+@EVERY
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_junk_parameters_are_used_or_refused_for_free(index, data):
+    recorder = RecordingAccountant()
+    X, y = valid_call(index)
+    model = with_recorder(ESTIMATORS[index], recorder)
+    name = data.draw(st.sampled_from(sorted(set(model.get_params(deep=False)) - {"accountant"})))
+    value = data.draw(st.sampled_from(NO_VALUES))
+    model.set_params(**{name: value})
+    texts, error = shown_by(lambda: model.fit(X, y, **owners(model, len(X))))
+    assert not secrets_of(0).found_in(texts)
+    if error is None:
+        assert len(recorder.spends) == 1
+    else:
+        assert isinstance(error, (ValueError, TypeError)), f"{name}={value!r}: {error!r}"
+        assert recorder.spends == [], f"{name}={value!r} failed after the charge: {error}"
 
 
 @EVERY

@@ -40,7 +40,7 @@ IGNORED_TESTS = (
     "test_docs.py",
     "test_flower.py",
     "test_nvflare.py",
-    "test_dask.py",
+    "test_descent_dask.py",
     "test_layers.py",
 )
 QUICK, QUICK_SECONDS, SECONDS = 40, 4.0, 15.0
