@@ -28,4 +28,10 @@ for epsilon, ax in zip((0.1, 1.0, 10.0), axes, strict=True):
     clouds = [model.fit(X[train], y[train]).predict(X[held_out]) for _ in range(REPEATS)]
     display = PoincareDiskDisplay(y[held_out], np.swapaxes(clouds, 0, 1), background=y[train])
     display.plot(ax).ax_.set_title(f"epsilon = {epsilon:g}, delta = 1e-5")
+
+# %%
+# The other way to fit the same features, and its score: one for perfect predictions.
+
+moments = PrivateHyperbolicRegressor("sufficient-statistics", manifold="hyperboloid", epsilon=10.0)
+print(round(moments.fit(X[train], y[train]).score(X[held_out], y[held_out]), 2))
 plt.show()

@@ -12,8 +12,8 @@ measurements.  Their Karcher mean lives on a Grassmann manifold.  The default co
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skriemdp import PrivateRiemannianERM
-from skriemdp.geometry import Grassmann
+from skriemdp import PrivateFrechetMean, PrivateRiemannianERM
+from skriemdp.geometry import Grassmann, Stiefel
 
 # %%
 # Planes scattered around a true one.
@@ -22,6 +22,14 @@ geometry = Grassmann(8, 2)
 rng = np.random.default_rng(0)
 truth = np.linalg.qr(rng.standard_normal((8, 2)))[0]
 X = geometry.exp_coordinates(truth, 0.15 * rng.standard_normal((5000, geometry.dim)))
+
+# %%
+# Frames, whose order counts, have a space of their own.
+
+frames = Stiefel(8, 2)
+F = frames.exp_coordinates(truth, 0.05 * rng.standard_normal((500, frames.dim)))
+mean = PrivateFrechetMean(frames, center=truth, radius=1.0).fit(F)
+print(f"distance to the true frame: {float(frames.dist(mean.mean_, truth)):.3f}")
 
 # %%
 # A start must be public: here a rough guess at distance 0.8 from the truth.  Clipping to norm one

@@ -31,10 +31,11 @@ print(f"error on hidden pixels {-model.score(train, hidden):.3f}")
 # Released singular values against the reach of the noise, and the error over epsilon.
 
 epsilons = [0.3, 1.0, 3.0, 10.0]
-errors = {"item effects only": [], "default": []}
+errors = {"item effects only": [], "default": [], "gradient steps": []}
+ways = {"rank": 0}, {}, {"rank": 3, "mechanism": "gradient"}
 for epsilon in epsilons:
-    for values, rank in zip(errors.values(), (0, "auto"), strict=True):
-        fit = PrivateMatrixCompletion(rank, bounds=(0, 1), epsilon=epsilon)
+    for values, way in zip(errors.values(), ways, strict=True):
+        fit = PrivateMatrixCompletion(bounds=(0, 1), epsilon=epsilon, **way)
         values.append(-fit.fit(train).score(train, hidden))
 display = CompletionDisplay.from_estimator(model, epsilons=epsilons, errors=errors)
 

@@ -42,4 +42,11 @@ right = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 2))
 disk = X[:, 1:] / (1.0 + X[:, :1])
 right.ax_.scatter(*disk.T, s=2, color="0.6", zorder=1.5)
 figure.tight_layout()
+
+# %%
+# The same ball, and noise on the manifold itself.
+
+for law in ("gaussian", "laplace", "k-norm"):
+    drawn = PrivateFrechetMean(plane, radius=1.5, mechanism=law, epsilon=0.3).fit(X)
+    print(f"{law}: {float(plane.dist(drawn.mean_, mean.mean_)):.3f} away")
 plt.show()
