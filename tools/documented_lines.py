@@ -3,8 +3,7 @@
 python tools/documented_lines.py --run       # pages, examples, the papers' figures: half an hour
 python tools/documented_lines.py --list 80   # the last run again, with 80 functions
 
-SKRIEMDP_DATA may name a folder with the papers' data.  What fails is named, and its lines are idle:
-mostly because a package is not installed.
+SKRIEMDP_DATA may name a folder with the papers' data.  Of what fails, by name, lines count as idle.
 """
 
 import argparse
