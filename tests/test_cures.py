@@ -138,6 +138,7 @@ FEW_TRUE = FEW_TRUE.astype(int)
 CALM = PrivateNoisyAdaGrad(classes=[0, 1], n_steps=2)
 
 # What is done, and what its messages tell to do instead.
+TEXT = np.array(["a", "b"])[Y.astype(int)]
 CASES = {
     # core
     "integer seed": (mean(random_state=0), mean()),
@@ -151,6 +152,11 @@ CASES = {
     "published labels": (classes(classes=None), classes()),
     "no list of labels": (classes(classes="ab"), classes(classes=["a", "b"])),
     "labels of no list": (classes(classes=[0, 2]), classes(classes=[0, 1, 2])),
+    "text for numbers": (classes(X, TEXT), classes(X, TEXT, classes=["a", "b"])),
+    "text beside numbers": (
+        classes(X, Y, classes=[0, "a"]),
+        lambda: classes(X, np.array(Y, dtype=object).astype(str), classes=["0", "1"])(),
+    ),
     "numbered text": (classes(classes=["b", "a"]), classes(classes=["a", "b"]), classes()),
     "numbers for labels": (
         linear(X, X[:, 0], classes=None),
@@ -741,6 +747,7 @@ NOT_MET = {
     ),
     "points that are not of a manifold": (
         "some rows of  are not points",
+        "is not a point of  (tolerance",
         "from the base point of",
         "radius is required on",
         "must hold real numbers",

@@ -34,7 +34,7 @@ from skriemdp._reporting import (
     STATELESS,
     privacy_report,
 )
-from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
+from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Product, Sphere
 from skriemdp.ledger._accountant import PrivacyAccountant
 from skriemdp.pymanopt_optimizers import PerSampleProblem
 
@@ -150,6 +150,44 @@ def test_what_refuses_made_up_records_is_warned_about():
 
     with pytest.warns(UserWarning, match="ZeroDivisionError on made-up records"):
         PerSampleProblem("euclidean", None, X, gradient=gradient)
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        lambda p, X, y: np.full_like(X, np.nan),
+        lambda p, X, y: (X - X) / 0.0,
+        lambda p, X, y: np.log(-(X**2) - 1.0),
+        lambda p, X, y: (X - X.mean(axis=0)) * np.inf * 0.0,
+        lambda p, X, y: np.where(X > 1e9, X - X.mean(axis=0), np.inf),
+    ],
+    ids=["nan", "zero by zero", "outside the domain", "mixing and nan", "mixing far away"],
+)
+def test_what_gives_no_number_is_not_taken_for_separate(gradient):
+    """Nothing was seen of how it treats records."""
+    with pytest.warns(UserWarning, match="gave no finite number on made-up records, so nobody"):
+        PerSampleProblem("euclidean", None, X, gradient=gradient)
+    found = CostProblem(make_gradient(Euclidean(3), None, "numpy", gradient), X).row_check
+    assert not found.tried and not found.identical
+
+
+def test_records_of_several_parts_are_taken_apart_by_the_manifold():
+    space = Product(SPD(2), Euclidean(2))
+    points = space.exp_coordinates(
+        space.base_point, 0.2 * np.random.default_rng(0).normal(size=(60, 5))
+    )
+
+    def whole(point, X, y):
+        (a, b), (A, B) = point, X
+        return [-SPD(2).log(a, A), b - B]
+
+    def apart(point, X, y):
+        (a, b), (A, B) = point, space.split(X)
+        return [-SPD(2).log(a, A), b - B]
+
+    with pytest.raises(TypeError, match="manifold.split takes them apart"):
+        PrivateRiemannianERM(space, gradient=whole).fit(points)
+    assert PrivateRiemannianERM(space, gradient=apart, n_steps=2).fit(points).point_.shape == (6,)
 
 
 def test_the_check_sees_public_numbers_only():

@@ -66,6 +66,7 @@ def _wants_parts(geometry: Geometry, name: str) -> str:
         f"{name} gets points of {geometry} as the tuple of their parts, of shapes {shapes}: take "
         f"it apart, such as {', '.join('abcdefgh'[: len(parts)])} = point, and give {gives}"
         f"{'' if name == 'cost' else ', with an axis of records in front'}."
+        + (" Records stay flat; manifold.split takes them apart." if geometry.factors else "")
     )
 
 

@@ -37,7 +37,7 @@ class RowCheck:
     Attributes
     ----------
     tried : bool
-        Whether the function accepted any made-up batch; if not, nothing is known.
+        Whether the function gave a finite number for any made-up batch; if not, nothing is known.
     separate : bool
         Whether no row changed, up to rounding, when other records were replaced, left out or moved.
     identical : bool
@@ -67,9 +67,18 @@ class RowCheck:
     together: int = 1
 
     @property
+    def refusal(self) -> str:
+        """Verb for what the function did with the made-up batches if it was not tried."""
+        return f"raised {self.error}" if self.error else "gave no finite number"
+
+    @property
     def fine(self) -> bool:
         """Whether the function was tried, and nothing spoke against it."""
         return self.tried and self.separate and self.repeats and not self.learns
+
+
+class _NoNumber(PublicValueError):
+    """Raised when a result holds no finite number: nobody can see what it depends on."""
 
 
 class _OtherCount(PublicValueError):
@@ -139,6 +148,8 @@ def check_rows(
                 found = _compared(function, batch, others)
         except _OtherCount:
             found, counts = (False, False, True, False), False
+        except _NoNumber:
+            continue
         except Exception as caught:  # noqa: BLE001  made-up records may be outside its domain
             error = type(caught).__name__
             continue
@@ -161,6 +172,8 @@ def _compared(
 ) -> tuple[bool, bool, bool, bool]:
     n = len(batch[0])
     rows = _rows(function, *batch)
+    if rows.size and not np.isfinite(rows).any():
+        raise _NoNumber
     again = _rows(function, *batch)
     typical = _typical(rows)
     if not np.array_equal(rows, again, equal_nan=True):
@@ -310,8 +323,8 @@ def refuse_mixing(check: RowCheck, name: str) -> None:
     """
     if not check.tried:
         warn_user(
-            f"{name} raised {check.error or 'an error'} on made-up records, so nobody has checked "
-            "that row i depends on record i only; the guarantee holds only if it does."
+            f"{name} {check.refusal} on made-up records, so nobody has checked that row i depends "
+            "on record i only; the guarantee holds only if it does."
         )
     elif not check.repeats:
         raise PublicValueError(

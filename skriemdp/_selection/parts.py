@@ -274,9 +274,9 @@ def _try_together(steps: Sequence[tuple[str, Any]], X: Any, labels: bool) -> boo
             raise learning(f"step {name!r}", check.learns, cure_of(step))
         if not check.tried:
             raise PublicValueError(
-                f"step {name!r} raised {check.error or 'an error'} on every made-up table of the "
-                "shape of X, so nobody has checked that row i of what comes out depends on row i "
-                "only. If it does, transform X by it first, and search over the rest."
+                f"step {name!r} {check.refusal} on every made-up table of the shape of X, so "
+                "nobody has checked that row i of what comes out depends on row i only. If it "
+                "does, transform X by it first, and search over the rest."
             )
         refuse_mixing(check, f"step {name!r}")
     return all(check.identical for check in checks)

@@ -182,6 +182,9 @@ class Geometry(abc.ABC):
     else:
         factors = ()
 
+    def __repr__(self) -> str:  # of a dataclass, its own
+        return f"{type(self).__name__}()"
+
     # -- every geometry must say ------------------------------------------------------------------
 
     @property

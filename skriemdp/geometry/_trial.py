@@ -168,9 +168,9 @@ def _agree(found: Any, expected: Any, size: float | None = None) -> bool:
 
 
 def _radius(geometry: Geometry) -> float:
-    """How far from the base point the laws are tried: within all that the geometry says of itself.
+    """Distance from the base point up to which laws are tried.
 
-    Where it says nothing, a hundredth.
+    It lies within all that the geometry says of itself; where that is nothing, it is a hundredth.
     """
     low, high = geometry.curvature_bounds
     bend = max(abs(low), abs(high))
