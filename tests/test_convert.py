@@ -3,12 +3,10 @@
 import copy
 import math
 import pickle
-import re
 import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pymanopt.manifolds as pm
@@ -547,13 +545,6 @@ def test_pymanopt_is_not_imported():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
-
-
-def test_the_page_about_the_door_runs(capsys):
-    page = Path(__file__).parents[1] / "docs" / "user_guide" / "pymanopt.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    exec("\n".join(blocks), {"__name__": "page"})
-    assert capsys.readouterr().out.splitlines()[-1] == "1.5708"
 
 
 # -- pymanopt's objects in estimators that do not estimate a point of the data's space -------------

@@ -156,6 +156,7 @@ def test_retraction_stays_on_the_manifold(geometry, retraction):
 # -- noise ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
 def test_noise_has_the_calibrated_size_in_the_riemannian_metric(geometry):
     # A chi-square with 150 dim degrees of freedom, six standard deviations.
@@ -313,6 +314,7 @@ def test_accounting_of_variance_reduction():
         assert solver.event(1200).epsilon(1e-5) == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
 def test_clipped_differences_are_bounded(geometry):
     problem = cloud_problem(geometry)

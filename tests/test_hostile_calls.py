@@ -832,28 +832,28 @@ JUNK = {
 
 
 @EVERY
-@pytest.mark.parametrize("junk", JUNK)
-def test_junk_records_are_refused_for_free(index, junk):
+def test_junk_records_are_refused_for_free(index):
     inner = getattr(ESTIMATORS[index], "estimator", ESTIMATORS[index])
-    if not isinstance(inner, JUNK[junk]):
-        junk = functools.partial(CHANGES[junk], np.random.default_rng(0), secrets_of(0))
-        refused(index, junk, (ValueError, TypeError))
+    for junk in (name for name, takers in JUNK.items() if not isinstance(inner, takers)):
+        change = functools.partial(CHANGES[junk], np.random.default_rng(0), secrets_of(0))
+        refused(index, change, (ValueError, TypeError))
 
 
 @EVERY
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_junk_parameters_are_used_or_refused_for_free(index, data):
     recorder = RecordingAccountant()
     X, y = valid_call(index)
     model = with_recorder(ESTIMATORS[index], recorder)
+    charges = any(name.endswith("accountant") for name in model.get_params())
     name = data.draw(st.sampled_from(sorted(set(model.get_params(deep=False)) - {"accountant"})))
     value = data.draw(st.sampled_from(NO_VALUES))
     model.set_params(**{name: value})
     texts, error = shown_by(lambda: model.fit(X, y, **owners(model, len(X))))
     assert not secrets_of(0).found_in(texts)
     if error is None:
-        assert len(recorder.spends) == 1
+        assert len(recorder.spends) == charges
     else:
         assert isinstance(error, (ValueError, TypeError)), f"{name}={value!r}: {error!r}"
         assert recorder.spends == [], f"{name}={value!r} failed after the charge: {error}"

@@ -68,12 +68,12 @@ def test_any_release_fills_its_part(kind, shares):
             part.spend(PureEvent(0.01))
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("kind", ["auto", "sum"])
 @pytest.mark.parametrize(
     "parameters",
     [
         {"noise": "gaussian"},
-        {"noise": "laplace", "mechanism": "tangent"},
         {"noise": "laplace", "mechanism": "tangent"},
         {"noise": "laplace"},
         {"mechanism": "gradient"},

@@ -335,6 +335,7 @@ def test_bures_wasserstein_transport_along_commuting_matrices(rng):
 # ---- memory and the factory --------------------------------------------------------------------
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("size", [2, 6])
 @pytest.mark.parametrize("make", METRICS)
 def test_memory_does_not_grow_beyond_the_result(make, size, rng, monkeypatch):

@@ -57,7 +57,11 @@ def test_published_noise_is_refuted():
     assert far - 5 * math.sqrt(far / trials) > 10 * delta
 
 
-@pytest.mark.parametrize("geometry", [Hyperboloid(2), Sphere(3), Stiefel(4, 2)], ids=str)
+@pytest.mark.parametrize(
+    "geometry",
+    [Hyperboloid(2), Sphere(3), pytest.param(Stiefel(4, 2), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_published_solver_runs_to_the_mean_without_noise(published, geometry):
     ball = GeodesicBall(geometry, geometry.base_point, 0.5)
     moves = 0.3 * np.random.default_rng(0).normal(size=(30, geometry.dim))
