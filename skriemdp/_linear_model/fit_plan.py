@@ -232,7 +232,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
 def _row_bounds(
     model: Any, facts: dict[str, Any], mu: float, public_X: Any, plain: bool
 ) -> RowBounds:
-    """What finds, or knows, where the rows are; it may whiten `plain` ones."""
+    """Search for where the rows are, or what is known of it; it may whiten `plain` ones."""
     n, p = facts["n"], facts["p"]
     center, norm = _bounds(model, p, facts["sparse"], public_X)
     rule = None
