@@ -182,6 +182,13 @@ CASES = {
         mean(MANY, uncertainty=True),
         mean(MANY * [1.0, 100.0, 1e4]),
     ),
+    "few records for a pure norm": (
+        pca(X[:100], delta=0.0),
+        pca(X[:100], delta=0.0, row_norm=3.0),
+        pca(X[:100], delta=1e-5),
+        pca(MANY, delta=0.0),
+        pca(X[:100], delta=0.0, epsilon=9.0),
+    ),
     "few records for a radius": (
         mean(X[:50], epsilon=0.3, center=np.zeros(3)),
         mean(X[:50], epsilon=0.3, **BALL),

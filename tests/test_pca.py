@@ -1005,3 +1005,25 @@ def test_a_stream_of_tables_of_one_row_is_fitted(recording_accountant):
         warnings.simplefilter("ignore", UserWarning)
         model = PrivatePrincipalEigenvector(accountant=recording_accountant).fit(stream)
     assert model.components_.shape == (1, 4) and len(recording_accountant.spends) == 1
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(500, 1.0), (500, 3.0), (5000, 0.5)])
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+def test_pure_norms_are_found(n, epsilon, offset):
+    """A place too wide or too narrow by ten has a chance below 1e-3; of six seeds one may fail."""
+    X = np.random.default_rng(n).normal(size=(n, 3)) * [1.0, 0.6, 0.4] + offset
+    longest, lost = np.linalg.norm(X - X.mean(axis=0), axis=1).max(), 0
+    for seed in range(6):
+        model = PrivatePrincipalEigenvector(epsilon=epsilon, delta=0.0, random_state=seed).fit(X)
+        lost += not 0.1 * longest < model.row_norm_ < 10.0 * longest
+    assert lost <= 1
+
+
+def test_few_rows_are_told_that_a_pure_norm_may_be_anything():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    with pytest.warns(UserWarning, match="n times epsilon is 100"):
+        PrivatePrincipalEigenvector(delta=0.0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivatePrincipalEigenvector(delta=0.0).plan(500, 3)
+        PrivatePrincipalEigenvector(delta=0.0, row_norm=3.0).plan(100, 3)

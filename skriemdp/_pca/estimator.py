@@ -398,6 +398,9 @@ manifold, default="auto"
         name = self._choose(d)
         row_norm = None if self.row_norm == "private" else float(self.row_norm)
         bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
+        if pure:
+            bounds = dataclasses.replace(bounds, n_epsilon=n * total)
+            bounds.warn_hidden()
         # Differences of pairs need one table in memory, to be matched at random.
         if (
             bounds.private_center

@@ -46,6 +46,9 @@ _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
 _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
+# Of a pure epsilon a norm needs so much over n, for its grid has hundreds of places, and at most
+# so much of it; and the margin of ranks above it, over the noise.
+_PURE_NORM, _PURE_MOST, _PURE_MARGIN = 60.0, 0.25, 4.0
 # Mean squared cosine between two records before it is measured, and its standard deviation:
 # effective ranks from five on are likely.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
@@ -147,6 +150,8 @@ class BoundsSearch:
     pair_seed : int or None, default=None
         Seed of the public matching whose differences take the place of the centred rows; None
         keeps the rows.
+    n_epsilon : float, optional
+        Of a fit with pure privacy: n times its epsilon.
 
     Notes
     -----
@@ -162,6 +167,7 @@ class BoundsSearch:
     private_center: bool
     row_norm: float | None
     pair_seed: int | None = None
+    n_epsilon: float | None = None
 
     @property
     def _n_mu(self) -> float:
@@ -189,7 +195,7 @@ class BoundsSearch:
         """
         paired, norms = self.pair_seed is not None, []
         if self.row_norm is None:
-            share = _PAIR_NORM_SHARE if paired else _NORM_SHARE
+            share = _PAIR_NORM_SHARE if paired else self._norm_share(_NORM_SHARE)
             norms = [(_RANK_SHARE, RANK, 1), (share, NORM, 1)]
         else:
             budget.take(count_share(budget), COUNT, 1)
@@ -210,7 +216,9 @@ class BoundsSearch:
         """Share of ``mu**2`` where the data lie so near that one mean finds them."""
         share = sum(self._first_shares) if self.private_center else 0.0
         if self.row_norm is None:
-            share += _RANK_SHARE + (_NORM_SHARE if self.pair_seed is None else _PAIR_NORM_SHARE)
+            share += _RANK_SHARE + (
+                self._norm_share(_NORM_SHARE) if self.pair_seed is None else _PAIR_NORM_SHARE
+            )
         return share
 
     @property
@@ -218,11 +226,29 @@ class BoundsSearch:
         """Shares of the norm about the origin, and of the mean of the rows scaled to it."""
         if self.pair_seed is not None:
             return _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
-        return float(np.clip(600.0 / self._n_mu**2, *_ORIGIN_SHARE)), self.mean_share
+        origin = float(np.clip(600.0 / self._n_mu**2, *_ORIGIN_SHARE))
+        return self._norm_share(origin), self.mean_share
+
+    def _norm_share(self, share: float) -> float:
+        """Share of a norm; a pure one of few records needs more than a Gaussian one."""
+        if self.n_epsilon is None:
+            return share
+        return max(share, min(_PURE_NORM / self.n_epsilon, _PURE_MOST))
+
+    def warn_hidden(self) -> None:
+        """Warn, from public numbers, where a pure search finds no norm of so few records."""
+        least = _PURE_NORM / _PURE_MOST
+        if self.n_epsilon is not None and self.row_norm is None and self.n_epsilon < least:
+            warn_user(
+                f"n times epsilon is {self.n_epsilon:.3g}, and the norm of rows that must be found "
+                f"with delta=0 needs {least:g}: it may be anything, and so may the components. "
+                "Pass a public row_norm, use delta > 0, more records or a larger epsilon."
+            )
 
     def _affords_more(self, budget: Budget) -> bool:
         """Whether one more mean and norm leave the components what they need."""
-        return budget.remaining - self.mean_share - _RANK_SHARE - _NORM_SHARE >= LEAST_LEFT
+        share = self.mean_share + _RANK_SHARE + self._norm_share(_NORM_SHARE)
+        return budget.remaining - share >= LEAST_LEFT
 
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
@@ -308,10 +334,11 @@ class BoundsSearch:
         return math.sqrt(self.d) / self._n_mu
 
     def _norm(
-        self, query: _Asking, center: np.ndarray, grid: np.ndarray, share: float = _NORM_SHARE
+        self, query: _Asking, center: np.ndarray, grid: np.ndarray, share: float | None = None
     ) -> float:
         if self.row_norm is not None:
             return self.row_norm
+        share = self._norm_share(_NORM_SHARE) if share is None else share
         rank = self._effective_rank(query, center)
         return _quantile(query, center, share, grid, clip_level(self.d, self._n_mu, rank))
 
@@ -344,6 +371,10 @@ def _quantile(
 ) -> float:
     """A private quantile of the distances to `center`."""
     rows, budget, rng = query
+    if budget.pure:
+        # Each place beyond all rows is as likely as those ranks are few.
+        above = 2.0 * (math.log(len(grid)) + _PURE_MARGIN) / (rows.n * share * budget.total)
+        level = max(min(level, 1.0 - above), 0.5)
     distances = RowRecords(rows).distances(center)
     return noisy_quantile(budget, share, NORM, grid, level, distances, rows.n, rng)
 
