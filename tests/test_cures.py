@@ -15,6 +15,7 @@ from conftest import RecordingAccountant, shown_by
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.covariance import shrunk_covariance
+from sklearn.preprocessing import normalize
 
 import skriemdp
 from skriemdp import (
@@ -56,6 +57,7 @@ CENTRED, SIGNALS = np.eye(4) - 0.25, RNG.normal(size=(N, 4, 60))
 THIN = CENTRED @ (SIGNALS @ SIGNALS.swapaxes(1, 2) / 60) @ CENTRED + 1e-11 * np.eye(4)
 SPHERE = X / np.linalg.norm(X, axis=1, keepdims=True)
 FAR = X + 1e6
+MIXED = np.where(Y, np.array("a", dtype=object), 1)
 
 
 def mean(*rows, **more):
@@ -158,6 +160,18 @@ CASES = {
         lambda: classes(X, np.array(Y, dtype=object).astype(str), classes=["0", "1"])(),
     ),
     "numbered text": (classes(classes=["b", "a"]), classes(classes=["a", "b"]), classes()),
+    "text and numbers": (
+        classes(X, MIXED, classes=["a", 1]),
+        classes(X, np.array(MIXED, dtype=object).astype(str), classes=["a", "1"]),
+    ),
+    "text where numbers are listed": (
+        classes(X, np.where(Y, "b", "a"), classes=[0, 1]),
+        classes(X, np.where(Y, "b", "a"), classes=["a", "b"]),
+    ),
+    "a center off the sphere": (
+        mean(SPHERE, manifold="sphere", center=2.0 * np.eye(3)[0], radius=1.5),
+        mean(SPHERE, manifold="sphere", center=normalize(2.0 * np.eye(3)[:1])[0], radius=1.5),
+    ),
     "numbers for labels": (
         linear(X, X[:, 0], classes=None),
         linear(X, X[:, 0], classes=None, loss="squared_error"),
