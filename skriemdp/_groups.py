@@ -177,7 +177,8 @@ def check_order(groups: Any, X: Any) -> None:
     Ids are taken in the order in which they stand, as scikit-learn takes labels.  After one of two
     columns of pandas was sorted or shuffled, rows would be protected with those of others.
     """
-    ids, rows = getattr(groups, "index", None), getattr(X, "index", None)
+    ids: Any = getattr(groups, "index", None)
+    rows: Any = getattr(X, "index", None)
     if not hasattr(ids, "equals") or not hasattr(rows, "equals") or len(ids) != len(rows):
         return
     if not ids.equals(rows) and ids.is_unique and rows.is_unique and rows.isin(ids).all():
