@@ -171,6 +171,23 @@ def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) 
     return result
 
 
+def check_order(groups: Any, X: Any) -> None:
+    """Raise where X and `groups` name their rows alike, but in different orders.
+
+    Ids are taken in the order in which they stand, as scikit-learn takes labels.  After one of two
+    columns of pandas was sorted or shuffled, rows would be protected with those of others.
+    """
+    ids: Any = getattr(groups, "index", None)
+    rows: Any = getattr(X, "index", None)
+    if not hasattr(ids, "equals") or not hasattr(rows, "equals") or len(ids) != len(rows):
+        return
+    if not ids.equals(rows) and ids.is_unique and rows.is_unique and rows.isin(ids).all():
+        raise PublicValueError(
+            "groups and X have the same index in different orders, so rows could count as those "
+            "of others: pass groups.loc[X.index], or groups.to_numpy() if they stand in order."
+        )
+
+
 def read_ids(ids: Any, n_rows: int | None, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Distinct ids, and the place of each row's id among them.
 

@@ -58,6 +58,8 @@ class Step:
         Where it was charged, or the private fits that it combines: entries of their ledgers.
     note : str
         What was learned, or how many fits are combined.
+    unit : str
+        Whom a private step's own fit protects.
     """
 
     path: str
@@ -67,12 +69,14 @@ class Step:
     delta: float | None = None
     entries: tuple[int, ...] = ()
     note: str = ""
+    unit: str = ""
 
     def __str__(self) -> str:
         place = self.path or "(the model)"
         said = []
         if self.epsilon:
-            said.append(f"epsilon={self.epsilon:g}, delta={self.delta:g}")
+            whom = f" per {self.unit}" if self.unit else ""
+            said.append(f"epsilon={self.epsilon:g}, delta={self.delta:g}{whom}")
         if self.note:
             said.append(self.note)
         if self.entries and self.epsilon is None:
@@ -118,6 +122,12 @@ class PrivacyReport:
             verdict = (
                 f"{len(unknown)} of {len(self.steps)} steps could not be checked; the guarantee of "
                 "the whole holds only if each record that comes out of them depends on one."
+            )
+        units = sorted({step.unit for step in self.steps if step.unit})
+        if len(units) > 1:
+            verdict += (
+                f" Steps protect different units, {' and '.join(units)}, and the whole no more "
+                "than the least of them: pass groups= to every step."
             )
         return "\n".join([verdict, *(f"  {step}" for step in self.steps)])
 
@@ -219,7 +229,8 @@ def _private(estimator: Any, path: str) -> Step:
     entry = getattr(spent, "entry", None)
     entries = () if entry is None else (entry.number,)
     epsilon, delta = spent
-    return Step(path, type(estimator).__name__, status, epsilon, delta, entries)
+    unit = getattr(spent, "unit", "")
+    return Step(path, type(estimator).__name__, status, epsilon, delta, entries, unit=unit)
 
 
 def _of_composite(estimator: Any, path: str, seen: set[int]) -> Iterator[Step]:

@@ -9,12 +9,18 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import GEOMETRIES, ID_KINDS, random_points
 from scipy.sparse import csr_array
 from sklearn.preprocessing import StandardScaler
 
-from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMatrixCompletion
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateMatrixCompletion,
+)
 from skriemdp._descent.groups import GroupedProblem
 from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance
 from skriemdp._descent.problem import FrechetProblem
@@ -886,3 +892,51 @@ def test_class_means_of_people_keep_their_bound_and_two_mutants_do_not():
     # One clip for all classes together; and weight one in every class.
     assert most_of_classes(class_rows(jointly, lambda q: q)) > 1.05 * bound
     assert most_of_classes(class_rows(apart, lambda q: 1.0)) > 1.5 * bound
+
+
+def _frames():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    return frame, pd.Series(np.arange(40) // 4, name="person")
+
+
+@pytest.mark.parametrize(
+    "disordered",
+    [
+        lambda X, people: (X, people.sample(frac=1.0, random_state=0)),
+        lambda X, people: (X.sort_values("a"), people),
+        lambda X, people: (X[::-1], people),
+        lambda X, people: (X.set_index(people.index.astype(str)), people.rename(str)[::-1]),
+        lambda X, people: (X.sort_values("b"), people.to_frame()["person"].sort_index()),
+    ],
+    ids=["shuffled ids", "sorted rows", "reversed rows", "text", "sorted and not"],
+)
+@pytest.mark.parametrize("search", [False, True])
+def test_rows_and_ids_in_different_orders_are_refused_for_free(disordered, search):
+    budget = PrivacyAccountant(unit="group")
+    model = PrivateFrechetMean(center=[0.0, 0.0], radius=3.0, accountant=budget)
+    if search:
+        model = PrivateGridSearchCV(model, {"epsilon": [1.0]}, loss_bound=1.0, accountant=budget)
+    X, people = disordered(*_frames())
+    with pytest.raises(ValueError, match="the same index in different orders"):
+        model.fit(X, groups=people)
+    assert not budget.history
+    for aligned in (people.loc[X.index], people.to_numpy(), list(people)):  # as the message says
+        assert model.fit(X, groups=aligned).privacy_spent_.unit == "group"
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        lambda X, people: (X, people),
+        lambda X, people: (X[::-1], people[::-1]),
+        lambda X, people: (X, people.set_axis(people.index + 1000)),  # no row has the same name
+        lambda X, people: (X.set_index(people.rename("i")), people.set_axis(people)),  # many do
+        lambda X, people: (X.to_numpy(), people[::-1]),
+        lambda X, people: (X[::-1], list(people)),
+    ],
+)
+def test_other_indices_say_nothing_of_the_order(ordered):
+    X, people = ordered(*_frames())
+    model = PrivateFrechetMean(center=[0.0, 0.0], radius=3.0).fit(X, groups=people)
+    assert model.privacy_spent_.public["n_groups"] == 10

@@ -11,7 +11,15 @@ from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cr
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import MultiOutputClassifier
 
-from skriemdp import PrivateMinimumDistanceToMean, PrivateNoisyAdaGrad
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateTangentClassifier,
+    PrivateTangentPCA,
+)
 
 PLACES = np.random.default_rng(0).normal(size=(900, 3))
 TEXT = np.where(PLACES[:, 0] > 0, "task", "rest")
@@ -110,3 +118,28 @@ def test_labels_of_another_kind_than_classes_are_told(kind, classes, y, words):
     X = np.random.default_rng(0).normal(size=(60, 2))
     with pytest.raises(ValueError, match=words):
         kind(classes=classes).fit(X, y)
+
+
+SEARCHED = [
+    (PrivateFrechetMean(), "radius"),
+    (PrivateMinimumDistanceToMean(classes=[0, 1]), "radius"),
+    (PrivateTangentClassifier(classes=[0, 1]), "radius"),
+    (PrivateTangentPCA(1), "radius"),
+    (PrivatePrincipalEigenvector(), "row_norm"),
+    (PrivateNoisyAdaGrad(classes=[0, 1]), "feature_norm"),
+    (PrivateNoisyAdaGrad(loss="huber"), "target_range"),
+]
+
+
+@pytest.mark.parametrize("value", [None, "auto", "Private"])
+@pytest.mark.parametrize(("model", "name"), SEARCHED, ids=str)
+def test_a_bound_that_is_searched_is_a_number_or_private(model, name, value):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    budget = PrivacyAccountant()
+    model = clone(model).set_params(**{name: value}, accountant=budget)
+    y = np.arange(60) % 2
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be .*, or 'private', which"):
+        model.fit(X, y)
+    assert not budget.history
+    model.set_params(**{name: "private"}).fit(X, y)
+    assert len(budget.history) == 1

@@ -10,9 +10,10 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
+from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
 from skriemdp._core.spent import PrivacySpent
 from skriemdp._reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
 from skriemdp.privacy._events import GaussianEvent, as_drawn
@@ -98,3 +99,19 @@ def test_only_estimators():
         privacy_report(X)
     with pytest.raises(TypeError):
         privacy_report(StandardScaler)
+
+
+@pytest.mark.parametrize("grouped", [(), ("a",), ("b",), ("a", "b")])
+def test_a_report_says_whom_each_step_protects(grouped):
+    X, y = np.random.default_rng(0).normal(size=(80, 2)), np.arange(80) % 2
+    steps = [
+        ("a", PrivateFrechetMean(radius=3.0)),
+        ("b", PrivateMinimumDistanceToMean(classes=[0, 1], radius=3.0)),
+    ]
+    owners = {f"{name}__groups": np.arange(80) // 2 for name in grouped}
+    report = privacy_report(Pipeline(steps).fit(X, y, **owners))
+    for step in report.steps:
+        assert step.unit == ("group" if step.path in grouped else "record")
+        assert f"delta=1e-05 per {step.unit})" in str(step)
+    assert ("different units, group and record" in str(report)) == (len(grouped) == 1)
+    assert bool(report)

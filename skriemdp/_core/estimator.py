@@ -26,7 +26,7 @@ from skriemdp._core.spent import ChargedEntry, PrivacySpent
 from skriemdp._core.work import Work
 from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._fingerprint import fingerprint
-from skriemdp._groups import Groups, read_groups
+from skriemdp._groups import Groups, check_order, read_groups
 from skriemdp._mechanisms.budget import Release
 from skriemdp._mechanisms.units import Units
 from skriemdp._quiet import Charged, QuietQueries, quietly
@@ -148,6 +148,7 @@ def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None, **least
     # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
     data = quietly(functools.partial(estimator._validate, **least), X, y, labels=True)
     if groups is not None:
+        check_order(groups, X)
         data = data.by_group(read_groups(groups, data.facts["n"]))
     return estimator._with_tried_functions(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from typing import Any
 
@@ -11,12 +12,14 @@ from skriemdp._config import get_config
 from skriemdp._core.work import check_limit
 from skriemdp._errors import PublicAttributeError, PublicTypeError, PublicValueError
 from skriemdp._random import check_public_seed
-from skriemdp._validation import check_count, check_factor, check_privacy, check_scale
+from skriemdp._validation import check_count, check_factor, check_privacy, check_scale, shown
 from skriemdp._warnings import warn_user
 
 _BOUNDS = ("clip_norm", "max_norm")
 _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
 _COUNTS = ("n_steps", "n_queries")
+# Bounds that some estimators search for.
+_SEARCHED = ("radius", "feature_norm", "row_norm", "target_range")
 
 
 # Epsilon from which fits warn: a release may change the odds of a guess about a record by a factor
@@ -74,7 +77,21 @@ def check_parameters(estimator: Any) -> None:
         if value is not None:
             check_count(**{name: value})
             check_limit("most_steps", **{name: value})
+    for name in _SEARCHED:
+        value = parameters.get(name, "private")
+        if value is None or (isinstance(value, str) and value != "private"):
+            _refuse_searched(estimator, name, value)
     _check_class_list(parameters.get("classes"))
+
+
+def _refuse_searched(estimator: Any, name: str, value: Any) -> None:
+    if inspect.signature(type(estimator)).parameters[name].default == "private":
+        kind = PublicTypeError if value is None else PublicValueError
+        what = "a pair of public numbers" if name == "target_range" else "a public number"
+        raise kind(
+            f"{name} must be {what}, or 'private', which finds it with a part of the budget; got "
+            f"{shown(value)}."
+        )
 
 
 def _check_class_list(classes: Any) -> None:

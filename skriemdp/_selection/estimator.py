@@ -22,7 +22,7 @@ from skriemdp._descent.carried import check_per_sample
 from skriemdp._descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp._descent.steps import fitted_in
 from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
-from skriemdp._groups import Groups, read_groups
+from skriemdp._groups import Groups, check_order, read_groups
 from skriemdp._mechanisms.budget import Release
 from skriemdp._progress import silence
 from skriemdp._quiet import Charged, quietly, read_array
@@ -339,6 +339,7 @@ class PrivateGridSearchCV(AsksForRows):
             X = np.asarray(X)
         if y is not None:
             quietly(lambda X, y: check_consistent_length(X, y), X, y, labels=True)
+        check_order(groups, X)
         owned = read_groups(groups, length(X))
         people = np.empty(length(X), dtype=np.intp)
         people[owned.order] = owned.owners()
