@@ -150,7 +150,7 @@ def check_privacy(epsilon: Any, delta: Any) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
     if _real("epsilon", epsilon, "a positive real number") == math.inf:
         raise PublicValueError(
-            "epsilon=inf asks for no privacy; use a function without it instead (for a mean: "
+            "epsilon=inf asks for no privacy; use the non-private function instead (for a mean: "
             "skriemdp.frechet_mean)."
         )
     check_positive(epsilon=epsilon)
