@@ -98,8 +98,8 @@ OTHERS = set(
     _mean.class_releases:_LEAST_KEPT _mean.class_releases:_TELLS _mean.classifier:_SEPARATED
     _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT _mean.noise_shape:_ROUNDING
     _mean.planning:LAPLACE_GAIN _mean.planning:_MUCH _mean.uncertainty:_CUT _pca.releases:_FLAT
-    _pca.releases:_OUTSTANDING _pca.search_releases:_NORM_SHARE _pca.search_releases:_PAIRS_TO
-    _pca.search_releases:_RANK_SHARE _linear_model.fit_plan:_LARGEST_RIDGE
+    _pca.releases:_OUTSTANDING _pca.search_releases:_PAIRS_TO
+    _linear_model.fit_plan:_LARGEST_RIDGE
     _linear_model.public_rows:_FOLDS _regression.fit_plan:_FARTHEST
     _regression.fit_plan:_LARGEST_KERNEL _regression.geodesic_fit:_FEW_DIMENSIONS
     _regression.geodesic_fit:_NEAR _regression.geodesic_fit:_STRAIGHT
