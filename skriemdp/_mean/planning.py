@@ -51,7 +51,8 @@ _LEAST, _MOST, _NEED, _LEAST_SEEKING = 0.04, 0.15, 40.0, 31.0
 _TWO_ROUNDS, _FOR_RADIUS = 60.0, 0.3
 # In negative curvature the mean is one step where the squared radius of the found ball, in squared
 # curvature radii, is at most _BENT, or less where the noise, over the radius, is below _FINE: the
-# bias of one step would show beside it.  In more dimensions the curvature form takes long.
+# bias of one step would show beside it (benchmarks/mean_mechanisms.py --part step).  In more than
+# _FORMED dimensions the curvature form takes long.
 _BENT, _FINE, _FORMED = 1.0, 1e-3, 500
 # Grid of the radii that it may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
