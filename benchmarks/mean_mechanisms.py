@@ -9,6 +9,8 @@ Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part PART]
   radius, E d^2 over the limit;
 * auto: the default mechanism in a public ball, and with nothing given, beside one shot: the same
   ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius;
+* step: one step in small found balls of negative curvature: root mean squares over those of means
+  that are always iterated, for round, skewed and clustered data, at epsilon = 1;
 * secret-n: the price of a secret number of records: E d^2 over that of the default with a public
   number, n = 1000 records of a Euclidean ball at 0, .3 and .9 of its radius, one release.
 
@@ -17,18 +19,21 @@ Each entry averages `--fits` fits over 6 data sets; differences below 15 % are n
 """
 
 import argparse
+import itertools
 import math
 import warnings
+from unittest import mock
 
 import numpy as np
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp._mean import planning
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
 from skriemdp.privacy import gaussian_mu
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
-PARTS = ("wishart", "spaces", "spread", "auto", "spheres", "secret-n")
+PARTS = ("wishart", "spaces", "spread", "auto", "spheres", "step", "secret-n")
 DATA_SETS = 6
 OURS = {
     "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian", "shrink": None},
@@ -206,6 +211,40 @@ def part_spaces(fits, spread=None, offset=0.1):
         show(["mechanism", *(name for name, _, _ in spaces)], rows, rows[0])
 
 
+def shaped(geometry, n, spread, shape, rng):
+    """Records of this root mean square distance from a point .5 off the base point."""
+    dim = geometry.dim
+    away, line = (v / np.linalg.norm(v) for v in rng.standard_normal((2, dim)))
+    steps = rng.standard_normal((n, dim))
+    if shape == "skewed":
+        steps = rng.exponential(size=(n, dim)) - 1.0
+    steps *= spread / math.sqrt(dim)
+    if shape == "clusters":
+        ends = np.where(rng.random((n, 1)) < 0.8, -0.5, 2.0)
+        steps = 0.2 * steps + spread * ends * line
+    center = geometry.exp_coordinates(geometry.base_point, 0.5 * away)
+    return np.asarray(geometry.exp_coordinates(center, steps))
+
+
+def part_step(fits):
+    print("| | n | spread | round | skewed | clusters |\n|---|---|---|---|---|---|")
+    for geometry in (SPD(3), SPD(5), Hyperboloid(2), Hyperboloid(5)):
+        for n, spread in itertools.product((300, 2000, 20_000), (0.15, 0.3, 0.6, 0.9)):
+            cells = []
+            for shape in ("round", "skewed", "clusters"):
+                found = np.zeros((2, fits))
+                for k in range(fits):
+                    X = shaped(geometry, n, spread, shape, np.random.default_rng(60_000 + k))
+                    target = frechet_mean(X, geometry)
+                    for way, bent in enumerate((planning._BENT, 0.0)):
+                        with mock.patch.object(planning, "_BENT", bent):
+                            model = PrivateFrechetMean(geometry, "private", random_state=k).fit(X)
+                        found[way, k] = float(geometry.dist(target, model.mean_)) ** 2
+                cells.append(math.sqrt(found[0].mean() / found[1].mean()))
+            numbers = " | ".join(f"{cell:.3f}" for cell in cells)
+            print(f"| {geometry} | {n} | {spread} | {numbers} |", flush=True)
+
+
 def secret_n():
     """Mean squared error with a secret number of records over that of the default: a table.
 
@@ -246,6 +285,8 @@ def main():
         part_spaces(options.fits)
     if options.part in (None, "spheres"):
         part_spheres(options.fits, options.n)
+    if options.part in (None, "step"):
+        part_step(options.fits)
     if options.part in (None, "auto"):
         part_auto(options.fits, options.n, options.only)
     if options.part in (None, "spread"):

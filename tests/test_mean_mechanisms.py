@@ -16,9 +16,11 @@ from sklearn.base import clone
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp._core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp._location_scale.points import PointRecords, plan_point_search, within_reach
+from skriemdp._location_scale.search import BallEstimate
 from skriemdp._mean import releases
+from skriemdp._mean.expected import radius_at_level
 from skriemdp._mean.planning import plan_mean
-from skriemdp._mean.releases import LogStep, default_descent, sphere_hessian
+from skriemdp._mean.releases import LogStep, cloud_hessian, default_descent, sphere_hessian
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import (
@@ -30,10 +32,12 @@ from skriemdp.geometry import (
     Grassmann,
     Hyperboloid,
     Poincare,
+    Product,
     Sphere,
     Stiefel,
 )
 from skriemdp.geometry._ball import center_reach
+from skriemdp.inference._covariances import mean_hessian
 from skriemdp.privacy._calibration import gaussian_mu
 from skriemdp.privacy._events import GaussianEvent, PureEvent
 
@@ -643,6 +647,56 @@ def test_the_last_step_is_divided_by_the_hessian_and_no_longer_than_the_radius()
         mean, scale = step.release(PointRecords(geometry, X), NoiseStreams(0))
         assert float(geometry.dist(mean, geometry.base_point)) == pytest.approx(reached, abs=1e-3)
         assert scale == pytest.approx(noise.sigma(0.9, 4, n) / hessian)
+
+
+# -- one step after a search in negative curvature -------------------------------------------------
+
+CURVED = [Hyperboloid(3), Poincare(2), SPD(3), Product(Hyperboloid(2), SPD(2))]
+
+
+@pytest.mark.parametrize("geometry", CURVED, ids=str)
+@pytest.mark.parametrize("noise", ["auto", "gaussian"])
+def test_a_mean_is_iterated_in_wide_balls_only(geometry, noise):
+    for spread, iterated in ((0.2, False), (2.0, True)):
+        model = PrivateFrechetMean(
+            geometry, center="private", noise=noise, epsilon=2.0, random_state=0
+        )
+        with mock.patch.object(releases, "iterate_mean", wraps=releases.iterate_mean) as steps:
+            model.fit(cloud(geometry, 600, radius=4.0 * spread, spread=0.25))
+        assert steps.called == iterated
+        assert model.privacy_spent_.public["arithmetic"] == ITERATED
+        assert model.mechanism_ == "tangent"
+        assert float(geometry.dist(model.mean_, geometry.base_point)) < 0.5 * spread
+
+
+def test_whether_a_mean_is_one_step_follows_from_radius_curvature_and_noise():
+    def widest(geometry, n, **given):
+        mu = gaussian_mu(1.0, 1e-5)
+        search = plan_point_search(geometry, n, mu, **given)
+        plan = plan_mean(geometry, n, 1.0, 1e-5, search=search)
+        radii = np.geomspace(1e-4, 1e4, 400)
+        held = [plan.steps(geometry, radius) for radius in radii]
+        assert held == sorted(held, reverse=True) and not plan.steps(geometry)
+        return max(radii[held], default=0.0)
+
+    assert widest(Hyperboloid(5), 500) == pytest.approx(1.0, rel=0.05)
+    assert widest(Hyperboloid(5, curvature=-4.0), 500) == pytest.approx(0.5, rel=0.05)
+    assert widest(SPD(3), 500) == pytest.approx(math.sqrt(2.0), rel=0.05)
+    few, many = widest(SPD(3), 100_000), widest(SPD(3), 400_000)
+    assert few == pytest.approx(2.0 * many, rel=0.1) and few < 1.0
+    assert widest(SPD(3), 500, center=np.eye(3)) == widest(SPD(40), 500) == 0.0
+
+
+@pytest.mark.parametrize("geometry", [*CURVED, Hyperboloid(20)], ids=str)
+@pytest.mark.parametrize("level", [0.6, 0.95])
+def test_the_hessian_of_a_cloud_in_negative_curvature(geometry, level):
+    spread = 0.3
+    radius = radius_at_level(spread, level, geometry.dim)
+    found = BallEstimate(geometry.base_point, radius=radius, level=level)
+    covariance = spread**2 / geometry.dim * np.eye(geometry.dim)
+    exact = mean_hessian(geometry, geometry.base_point, covariance, math.inf)
+    mean = float(np.trace(exact)) / geometry.dim
+    assert cloud_hessian(geometry, found) - 1.0 == pytest.approx(mean - 1.0, rel=0.05)
 
 
 # -- matrices, and few of them --------------------------------------------------------------------

@@ -847,7 +847,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
                 warn_direction(found)
                 clipped = 1.0 - found.level
             ball = estimated_ball(geometry, found)
-            if chosen.steps(geometry):
+            if chosen.steps(geometry, found.radius):
                 ball = None
                 mechanism = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:

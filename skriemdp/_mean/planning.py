@@ -49,6 +49,11 @@ _LAPLACE_DIM = 1000
 _LEAST, _MOST, _NEED, _LEAST_SEEKING = 0.04, 0.15, 40.0, 31.0
 # Two rounds from this n mu on, and the part of a round that is for its radius.
 _TWO_ROUNDS, _FOR_RADIUS = 60.0, 0.3
+# In negative curvature the mean is one step where the squared radius of the found ball, in squared
+# curvature radii, is at most _BENT, or less where the noise, over the radius, is below _FINE: the
+# bias of one step would show beside it (benchmarks/mean_mechanisms.py --part step).  In more than
+# _FORMED dimensions the curvature form takes long.
+_BENT, _FINE, _FORMED = 1.0, 1e-3, 500
 # Grid of the radii that it may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
 
@@ -96,13 +101,20 @@ class MeanPlan:
         """Noise of the mean."""
         return MeanNoise(self.mu, self.law, self.secret_n)
 
-    def steps(self, geometry: Geometry) -> bool:
-        """Whether the mean is one step from the centre: where iteration would cost noise, or not
-        move it.
+    def steps(self, geometry: Geometry, radius: float = math.inf) -> bool:
+        """Whether the mean is one step from the centre of a found ball of this radius.
+
+        So it is where iteration would cost noise, or hardly move it.  By default: whatever the
+        radius.
         """
         if self.search is None or self.mechanism not in ("tangent", "adaptive"):
             return False
-        return geometry.is_flat or (self.search.center is None and not geometry.is_hadamard)
+        if geometry.is_flat or self.search.center is not None:
+            return geometry.is_flat
+        noise = 2.0 * self.noise.spread(geometry.dim) / self.search.n
+        bent = -geometry.curvature_bounds[0] * radius**2
+        near = bent <= _BENT * min(1.0, noise / _FINE) and geometry.dim <= _FORMED
+        return near or not geometry.is_hadamard
 
     def search_budget(self) -> GaussianBudget:
         """Return the budget that the search and the mean after it share."""

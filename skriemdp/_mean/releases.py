@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtri
 
 from skriemdp._descent.gradient_descent import RiemannianGradientDescent
 from skriemdp._descent.iterated_mean import iterate_mean, plan_iteration, stretch_of
@@ -172,6 +173,19 @@ def sphere_hessian(length: float, dim: int) -> float:
     return min(max((1.0 + (dim - 1) * across) / dim, 0.2), 1.0)
 
 
+def cloud_hessian(geometry: Geometry, found: BallEstimate) -> float:
+    """Mean second derivative of half the squared distance to records of a found ball.
+
+    They are taken for a round Gaussian cloud of which the ball holds the share that the search
+    asked for; the mean is over directions, to first order in curvature.
+    """
+    if geometry.is_flat:
+        return 1.0
+    variance = found.radius**2 / float(chdtri(geometry.dim, max(1.0 - found.level, 1e-4)))
+    form = np.asarray(geometry.curvature_form(found.center, np.eye(geometry.dim)))
+    return 1.0 - variance * float(np.trace(form)) / (3.0 * geometry.dim)
+
+
 @dataclass(frozen=True, eq=False)
 class LogStep:
     """One step from a released centre, by the mean of the logarithms of all records.
@@ -203,8 +217,11 @@ class LogStep:
     def after(
         cls, geometry: Geometry, found: BallEstimate, n: int, noise: MeanNoise, shrink: bool
     ) -> LogStep:
-        """The step from the centre that a search found on a space that is not Hadamard."""
-        hessian = 1.0 if found.length is None else sphere_hessian(found.length, geometry.dim)
+        """The step from the centre that a search found."""
+        if geometry.is_hadamard:
+            hessian = cloud_hessian(geometry, found)
+        else:
+            hessian = 1.0 if found.length is None else sphere_hessian(found.length, geometry.dim)
         return cls(geometry, found.center, found.radius, n, noise, hessian, shrink)
 
     def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:

@@ -427,6 +427,11 @@ def _twice_as_far(hold):
     return lambda tile, unit: 2.0 * hold(tile, unit)
 
 
+def _half_noise(noise):
+    """Gaussian noise of twice its mu."""
+    return dataclasses.replace(noise, mu=2.0 * noise.mu)
+
+
 def _half_of(name):
     return lambda given: _times(0.5, getattr(given, name))
 
@@ -539,7 +544,7 @@ CHANGES = (
     Change("_mechanisms.sum:integer_total", times(2), "twice the integers", "people adagrad"),
     Change(
         "_mean.table_releases:TableMean.noise",
-        returns(lambda found, a: dataclasses.replace(found, mu=2.0 * found.mu)),
+        returns(lambda found, a: _half_noise(found)),
         "half the noise of a table",
         "mean table unlike",
     ),
@@ -871,6 +876,12 @@ CHANGES = (
         ),
         "half the radius",
         "mean k-norm sphere",
+    ),
+    Change(
+        "_mean.releases:LogStep.release",
+        takes(self=lambda a: dataclasses.replace(a.self, noise=_half_noise(a.self.noise))),
+        "half the noise of one step",
+        "mean found curved",
     ),
     Change(
         "_mean.planning:MeanPlan.search_budget",

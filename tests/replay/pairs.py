@@ -243,6 +243,18 @@ def means():
     # What a search does not need is lost to a Laplace mean.
     lost = _lost(space, lambda s: s.move)  # one mean of two
     pair("mean found at once", fit, *data, attains=0.5, charge=lost)
+    # One step where the ball that was found is small, an iterated mean where it is not.
+    near = {"noise": "gaussian", "epsilon": 3.0}
+    for name, there, far in (
+        ("hyperboloid", space, 0.4),
+        ("hyperboloid wide", space, 2.5),
+        ("spd", AffineInvariantSPD(3), 0.4),
+        ("product", Product(space, AffineInvariantSPD(2)), 0.4),
+    ):
+        data = along(there, far * np.where(np.arange(120) % 2, 1.0, -1.0))
+        data = changed(data, *along(there, [9.0, -9.0]))
+        fit = fitted(PrivateFrechetMean, there, **near, center="private")
+        pair(f"mean found curved {name}", fit, *data, attains=0.8)
     # A record crosses the distance that a search asks about: its counts move.
     spread = along(space, np.linspace(0.05, 2.0, 60))
     data = changed(spread, *along(space, [1e-9, 290.0]))
