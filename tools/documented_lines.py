@@ -1,9 +1,7 @@
 """Share of the lines inside functions that documented use runs; the largest functions left idle.
 
 python tools/documented_lines.py --run       # pages, examples, the papers' figures: half an hour
-python tools/documented_lines.py --list 80   # the last run again, with 80 functions
-
-SKRIEMDP_DATA may name a folder with the papers' data.  Of what fails, by name, lines count as idle.
+python tools/documented_lines.py --list 80   # the last run again; what failed then counts as idle
 """
 
 import argparse
@@ -29,26 +27,24 @@ KEYS = " ".join(f"{name}={number:064x}" for number, name in enumerate("abc", 9))
 def commands() -> list[list[str]]:
     """Arguments of Python, run in this order in one folder."""
     lines = ["-m pytest -q -p no:cacheprovider tests/test_docs.py -k python_of_complete"]
-    scripts = sorted((ROOT / "examples").glob("[dmp]*.py"))
-    lines += [str(p.relative_to(ROOT)) for p in scripts]
-    deploy = "examples/deployment"
+    lines += [f"examples/{p.name}" for p in sorted((ROOT / "examples").glob("[dmp]*.py"))]
+    deploy, figures = "examples/deployment", "examples/reproductions"
     lines += [f"{deploy}/{name}.py --kill south --restart" for name in ("run", "secure_sum")]
     lines += [f"{deploy}/nvflare_rounds.py --workspace runs"] * 2
-    scripts = sorted((ROOT / "examples/reproductions").glob("*20*.py"))
-    lines += [f"{p.relative_to(ROOT)} --quick --output figures" for p in scripts]
+    scripts = sorted((ROOT / figures).glob("*20*.py"))
+    lines += [f"{figures}/{p.name} --quick --output figures" for p in scripts]
     ends = ["identity key", f"cohort d {KEYS}", "cohort d", "report c --html a.html --author A"]
     ends += ["report c --model mean.pkl", "report c --json", "check c --witness w"]
-    ends = [f"-m skriemdp {end}" for end in ends]
-    return [*map(str.split, lines), ["-c", FIT], *map(str.split, ends)]
+    return [*map(str.split, lines), ["-c", FIT], *(f"-m skriemdp {e}".split() for e in ends)]
 
 
 def run() -> None:
     STORE.mkdir(parents=True, exist_ok=True)
     (STORE / "settings").write_text(SETTINGS)
-    variables = {"MPLBACKEND": "Agg", "COVERAGE_PROCESS_START": f"{STORE}/settings"}
-    variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    added = {"MPLBACKEND": "Agg", "COVERAGE_PROCESS_START": f"{STORE}/settings"}
+    added["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory() as folder:
-        kept = {"cwd": folder, "env": os.environ | variables, "capture_output": True, "text": True}
+        kept = {"cwd": folder, "env": os.environ | added, "capture_output": True, "text": True}
         for words in commands():
             there = [str(ROOT / w) if w.startswith(("examples/", "tests/")) else w for w in words]
             end = subprocess.run([sys.executable, *there], **kept)
@@ -78,8 +74,7 @@ def main() -> None:
             done[key] += len(inside - set(missing))
     for key in sorted(total, key=lambda key: done[key] - total[key]):
         print(f"{done[key] / max(total[key], 1):5.0%}  {done[key]:6} of {total[key]:6}  {key}")
-    for size, name in sorted(idle, reverse=True)[: options.list]:
-        print(f"{size:5}  {name}")
+    print(*(f"{size:5}  {name}" for size, name in sorted(idle)[: -options.list : -1]), sep="\n")
 
 
 if __name__ == "__main__":
