@@ -74,7 +74,7 @@ def main() -> None:
             done[key] += len(inside - set(missing))
     for key in sorted(total, key=lambda key: done[key] - total[key]):
         print(f"{done[key] / max(total[key], 1):5.0%}  {done[key]:6} of {total[key]:6}  {key}")
-    print(*(f"{size:5}  {name}" for size, name in sorted(idle)[: -options.list : -1]), sep="\n")
+    print(*(f"{size:5}  {name}" for size, name in sorted(idle)[::-1][: options.list]), sep="\n")
 
 
 if __name__ == "__main__":
