@@ -53,7 +53,7 @@ _TWO_ROUNDS, _FOR_RADIUS = 60.0, 0.3
 # curvature radii, is at most _BENT, or less where the noise, over the radius, is below _FINE: the
 # bias of one step would show beside it (benchmarks/mean_mechanisms.py --part step).  In more than
 # _FORMED dimensions the curvature form takes long.
-_BENT, _FINE, _FORMED = 1.0, 1e-3, 500
+_BENT, _FINE, _FORMED = 1.0, 2e-3, 500
 # Grid of the radii that it may return, over that of the public ball: a convention.
 _RATIO, _RADII = 1.15, 46
 
