@@ -46,7 +46,7 @@ LOUD = {
     "a ball that clips": (PrivateFrechetMean(center=np.zeros(3), radius=0.1), ()),
     "means of no classes": (PrivateMinimumDistanceToMean(classes=[0, 1], radius=0.1), (LABELS,)),
     "a model that clips": (PrivateNoisyAdaGrad(classes=[0, 1], feature_norm=0.1), (LABELS,)),
-    "no component": (PrivatePrincipalEigenvector(row_norm=100.0, center="assume"), ()),
+    "components that clip": (PrivatePrincipalEigenvector(row_norm=0.1, center="assume"), ()),
     "a region that clips": (PrivateFrechetMean(radius=0.1, uncertainty=True), ()),
     "in a federation": (
         FederatedEstimator(PrivateFrechetMean(radius=0.1, epsilon=5.0), 1, local="statistic"),
