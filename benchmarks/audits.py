@@ -594,7 +594,7 @@ OTHERS = {
         None,
     ),
     "FederatedEstimator, clients, 1 round": (
-        FederatedEstimator(PrivateFrechetMean(radius=1.0, **LONG), 1, 2, unit="client"),
+        FederatedEstimator(PrivateFrechetMean(radius=1.0, **LONG), 1, 4, unit="client"),
         LARGE_DELTA,
     ),
     "PrivateGridSearchCV, 3 runs": (

@@ -158,6 +158,11 @@ ESTIMATORS = [
     PrivateNoisyAdaGrad("huber", n_steps=2),
     PrivateRiemannianERM("sphere", n_steps=2),
     FederatedEstimator(PrivateFrechetMean(radius=1.0), 1, 2),
+    FederatedEstimator(
+        PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], epsilon=500.0),
+        1,
+        local="statistic",
+    ),
     FederatedEstimator(PrivateRiemannianERM("spd"), 1, 1, unit="client"),
     PrivateGridSearchCV(
         PrivateFrechetMean(mechanism="gradient", radius=1.0), {"radius": [1.0, 2.0]}

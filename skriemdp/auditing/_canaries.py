@@ -277,15 +277,21 @@ def _exponent(model: PrivateFrechetMean) -> float:
 @worst_case_neighbours.register
 def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry, center, points, record = _at_an_end(estimator, n, first=1.0)
+    geometry, center, points, _ = _at_an_end(estimator, n, first=1.0)
+    pair = _class_sums(estimator, n)
+    if not _shows_moment(estimator, geometry, n):
+        return pair
+    turned = np.eye(2, geometry.dim)[1] * geometry.dist(center, points[0])
+    pair.neighbour[0][0] = geometry.exp_coordinates(center, turned)
+    return dataclasses.replace(pair, score=_turned_score)
+
+
+def _class_sums(estimator: PrivateMinimumDistanceToMean, n: int) -> Neighbours:
+    """A record that changes its class and its end of the ball; of sums and counts by class."""
+    geometry, _, points, record = _at_an_end(estimator, n, first=1.0)
     classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
     X, Z = _swapped(points, record)
     y, z = _swapped(np.resize(classes[:2], n), classes[1])
-    if _shows_moment(estimator, geometry, n):
-        turned = np.eye(2, geometry.dim)[1] * geometry.dist(center, points[0])
-        Z[0] = geometry.exp_coordinates(center, turned)
-        return Neighbours((X, y), (Z, z), _turned_score)
-
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
 
     def score(model: PrivateMinimumDistanceToMean) -> float:
@@ -533,7 +539,10 @@ def _minimiser(estimator: PrivateRiemannianERM, n: int = 100) -> Neighbours:
 
 @worst_case_neighbours.register
 def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
-    inner = worst_case_neighbours(estimator.estimator, n)
+    model = estimator.estimator
+    # Clients give no second moment of all classes.
+    by_class = isinstance(model, PrivateMinimumDistanceToMean)
+    inner = _class_sums(model, n) if by_class else worst_case_neighbours(model, n)
     clients = int(estimator.clients_per_round)
 
     def federated(
