@@ -171,8 +171,8 @@ def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) 
     return result
 
 
-def check_order(groups: Any, X: Any) -> None:
-    """Raise where X and `groups` name their rows alike, but in different orders.
+def check_order(groups: Any, X: Any, name: str = "groups") -> None:
+    """Raise where X and ids name their rows alike, but in different orders.
 
     Ids are taken in the order in which they stand, as scikit-learn takes labels.  After one of two
     columns of pandas was sorted or shuffled, rows would be protected with those of others.
@@ -183,8 +183,8 @@ def check_order(groups: Any, X: Any) -> None:
         return
     if not ids.equals(rows) and ids.is_unique and rows.is_unique and rows.isin(ids).all():
         raise PublicValueError(
-            "groups and X have the same index in different orders, so rows could count as those "
-            "of others: pass groups.loc[X.index], or groups.to_numpy() if they stand in order."
+            f"{name} and X have the same index in different orders, so rows could count as those "
+            f"of others: pass {name}.loc[X.index], or {name}.to_numpy() if they stand in order."
         )
 
 

@@ -29,7 +29,7 @@ from skriemdp._core.manifold_input import (
 from skriemdp._descent.carried import check_per_sample
 from skriemdp._descent.separate_rows import made_up_points
 from skriemdp._errors import PublicNotImplementedError, PublicTypeError, PublicValueError
-from skriemdp._groups import Groups, read_groups
+from skriemdp._groups import Groups, check_order, read_groups
 from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import shown
@@ -395,6 +395,7 @@ class PerGroup(AsksForRows):
         return tags
 
     def _queried(self, X: Any, groups: Any) -> tuple[Any, Any, dict[str, Any]]:
+        check_order(groups, X)
         X = _table(X)
         if groups is None:
             warn_user(
@@ -417,6 +418,7 @@ class PerGroup(AsksForRows):
                 "searches and cross-validation enable metadata routing, without which scikit-learn "
                 "keeps groups from fit."
             )
+        check_order(groups, X)
         X = _table(X)
         if type(self.transformer) is Recenter:
             # As an estimator alone would: whoever has no point would be filled in, silently.

@@ -705,3 +705,14 @@ def test_what_costs_nothing_leaves_the_whole_ceiling(kind, part):
         place.spend(whole)
     with pytest.raises(BudgetExceededError):
         book.spend(whole)
+
+
+def test_a_division_is_no_cure_once_there_is_an_entry():
+    book = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+    event = gaussian(0.9 * gaussian_mu(1.0, 1e-5))
+    with pytest.raises(BudgetExceededError, match=r"split\(2\)"):
+        book.reserve(2, event)
+    book.spend(compose([]))
+    with pytest.raises(BudgetExceededError) as refused:
+        book.reserve(2, event)
+    assert "split" not in str(refused.value)

@@ -20,6 +20,7 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateGridSearchCV,
     PrivateMatrixCompletion,
+    PrivateNoisyAdaGrad,
 )
 from skriemdp._descent.groups import GroupedProblem
 from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance
@@ -44,7 +45,7 @@ from skriemdp.datasets import from_frame
 from skriemdp.federated import FederatedEstimator, ridge_weights
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.geometry._ball import GeodesicBall
-from skriemdp.preprocessing import PerGroup, own_means
+from skriemdp.preprocessing import PerGroup, Recenter, own_means
 from skriemdp.privacy._sensitivity import (
     ball_sensitivity,
     frame_product_sensitivity,
@@ -923,6 +924,23 @@ def test_rows_and_ids_in_different_orders_are_refused_for_free(disordered, searc
     assert not budget.history
     for aligned in (people.loc[X.index], people.to_numpy(), list(people)):  # as the message says
         assert model.fit(X, groups=aligned).privacy_spent_.unit == "group"
+
+
+def test_ids_of_clients_and_of_transformers_stand_in_order_too():
+    X, people = _frames()
+    budget = PrivacyAccountant()
+    mean = PrivateFrechetMean(center=[0.0, 0.0], radius=3.0, epsilon=9.0)
+    clients = FederatedEstimator(mean, 1, local="statistic", accountant=budget)
+    linear = PrivateNoisyAdaGrad(classes=[0, 1], epsilon=9.0, accountant=budget)
+    each, y = PerGroup(Recenter("euclidean"), linear), np.arange(40) % 2
+    with pytest.raises(ValueError, match="clients and X have the same index in different orders"):
+        clients.fit(X, clients=people[::-1])
+    with pytest.raises(ValueError, match="groups and X have the same index in different orders"):
+        each.fit(X, y, groups=people[::-1])
+    assert not budget.history
+    clients.fit(X, clients=people)
+    with pytest.raises(ValueError, match="the same index in different orders"):
+        each.fit(X, y, groups=people).predict(X, groups=people[::-1])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from skriemdp._core.estimator import CarriesLedger, Data, PrivateEstimator, tags
 from skriemdp._core.spent import ChargedEntry, PrivacySpent
 from skriemdp._core.work import Work
 from skriemdp._errors import PublicTypeError, PublicValueError
-from skriemdp._groups import Groups
+from skriemdp._groups import Groups, check_order
 from skriemdp._mechanisms.budget import Release
 from skriemdp._mechanisms.noise import expect_integers
 from skriemdp._mechanisms.units import Units
@@ -262,6 +262,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         if groups is not None and self.local != "statistic":
             check_takes_groups(estimator)
         data = validated(estimator, X, y, groups)
+        check_order(clients, X, "clients")
         arrays = estimator._records(data)
         parts = read_clients(clients, len(arrays[0]), data.groups)
         most = clients_of_a_person(self.clients_per_person, parts.most, len(parts.names))

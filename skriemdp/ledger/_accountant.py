@@ -487,7 +487,8 @@ class PrivacyAccountant:
         return rule, costs
 
     def _refusal(self, request: statements.SpendRequest, standing: Standing) -> BudgetExceededError:
-        divisible = not self._partition and standing.untouched
+        # An entry that cost nothing is one, too.
+        divisible = not self._partition and len(self.history) == 0
         return statements.refusal(self._where(), self._filter, standing, request, divisible)
 
     def _where(self) -> str:
