@@ -198,7 +198,7 @@ CASES = {
     ),
     "few records for a pure norm": (
         pca(X[:100], delta=0.0),
-        pca(X[:100], delta=0.0, row_norm=3.0),
+        pca(X[:100], delta=0.0, row_norm=3.0, center="assume"),
         pca(X[:100], delta=1e-5),
         pca(MANY, delta=0.0),
         pca(X[:100], delta=0.0, epsilon=9.0),

@@ -208,8 +208,8 @@ def forecast(
                 f"the accountant keeps the number of records secret, and {refusal}"
             )
         terms = dataclasses.replace(terms, secret_n=True)
-    # Of a whole table, perhaps: some spaces have such points, too.
-    hint = f"shape={shape} begins with n; it is that of one row, X.shape[1:]."
+    # Some spaces have such points, too.
+    hint = f"shape={shape} begins with n: is it that of one row, X.shape[1:]?"
     hints = [hint] if len(shape) > 1 and shape[0] == n else []
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")

@@ -145,18 +145,3 @@ class Labelled(Give):
 
     def nothing(self, count: int) -> Any:
         return self.inner.nothing(count), np.zeros(count, dtype=np.intp)
-
-
-@dataclass(frozen=True, eq=False)
-class PrecomposedGive(Give):
-    """Another give, applied to points under a public map: projected, or a part of them."""
-
-    give: Any
-    view: Callable[[Any], Any]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.give.shape)
-
-    def of(self, points: Any, *rest: Any, beside: np.ndarray | None = None) -> Any:
-        return self.give.of(self.view(points), *rest)

@@ -216,9 +216,9 @@ class BoundsSearch:
         """Share of ``mu**2`` where the data lie so near that one mean finds them."""
         share = sum(self._first_shares) if self.private_center else 0.0
         if self.row_norm is None:
-            share += _RANK_SHARE + (
-                self._norm_share(_NORM_SHARE) if self.pair_seed is None else _PAIR_NORM_SHARE
-            )
+            paired = self.pair_seed is not None
+            share += _PAIR_NORM_SHARE if paired else self._norm_share(_NORM_SHARE)
+            share += _RANK_SHARE
         return share
 
     @property
@@ -237,12 +237,13 @@ class BoundsSearch:
 
     def warn_hidden(self) -> None:
         """Warn, from public numbers, where a pure search finds no norm of so few records."""
-        least = _PURE_NORM / _PURE_MOST
-        if self.n_epsilon is not None and self.row_norm is None and self.n_epsilon < least:
+        least, searches = _PURE_NORM / _PURE_MOST, self.private_center or self.row_norm is None
+        if self.n_epsilon is not None and searches and self.n_epsilon < least:
             warn_user(
-                f"n times epsilon is {self.n_epsilon:.3g}, and the norm of rows that must be found "
-                f"with delta=0 needs {least:g}: it may be anything, and so may the components. "
-                "Pass a public row_norm, use delta > 0, more records or a larger epsilon."
+                f"n times epsilon is {self.n_epsilon:.3g}, and with delta=0 norms of rows are "
+                f"found from {least:g} on: what is found may be anything, and so may the "
+                "components. Pass a public row_norm and center='assume', use delta > 0, more "
+                "records or a larger epsilon."
             )
 
     def _affords_more(self, budget: Budget) -> bool:

@@ -22,9 +22,6 @@ from skriemdp.riemannian_laws._distributions_radial import accepted
 from skriemdp.riemannian_laws._k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws._profiles import RiemannianEvent, calibrated_riemannian_event
 
-# Largest expected number of proposals of a rejection sampler; laws that need more are refused.
-_MOST_PROPOSALS = 1e4
-
 
 def _space(geometry: Geometry) -> SymmetricSpace:
     """Space, dimension and curvature as RiemannianEvent wants them."""
