@@ -514,6 +514,31 @@ def pure(options):
     print(f"| |{cells(row)} |")
 
 
+def pure_norms(options):
+    """delta = 0, nothing public: how often the norm is found, and what is lost."""
+    columns = "norm above 3 x", "below 1/30", "risk, median (mean)", "bounds known"
+    header("d, n, spreads from the origin, epsilon", columns)
+    for d, n, offset in ((3, 500, 0), (3, 500, 30), (3, 5000, 30), (10, 500, 0), (10, 5000, 30)):
+        spread = 1.0 / np.arange(1, d + 1) ** 0.75
+        X = np.random.default_rng(d * n).normal(size=(n, d)) * spread
+        task, longest = prepared(X), np.linalg.norm(X - X.mean(axis=0), axis=1).max()
+        for epsilon in (0.5, 1.0, 3.0):
+            models = [
+                PrivatePrincipalEigenvector(epsilon=epsilon, delta=0.0).fit(X + offset)
+                for _ in range(2 * options.draws)
+            ]
+            norms = np.array([model.row_norm_ for model in models]) / longest
+            risks = [task.risk(model.components_[0]) for model in models]
+            known = {"epsilon": epsilon, "delta": 0.0, "center": "assume", "row_norm": longest}
+            floor = np.mean([task.risk(w) for w in fits(task.centred, 2 * options.draws, **known)])
+            print(
+                f"| {d}, {n}, {offset}, {epsilon} | {(norms > 3).mean():.2f} "
+                f"| {(norms < 1 / 30).mean():.2f} | {np.median(risks):.3f} ({np.mean(risks):.3f}) "
+                f"| {floor:.4f} |",
+                flush=True,
+            )
+
+
 def ratio(options):
     """Risk with pure noise over that with Gaussian noise, 100 times as many draws as elsewhere."""
     header("risk at epsilon = 1, pure over delta = 1e-5", ("ratio", "its standard error"))
@@ -584,6 +609,7 @@ TABLES = (
     dimension,
     spectra,
     pure,
+    pure_norms,
     ratio,
     speed,
     published,
