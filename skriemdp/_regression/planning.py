@@ -135,7 +135,7 @@ def length_rule(d: int) -> float:
 
 
 def model_rule(n: int, mu: float, n_steps: int | None) -> tuple[int, float, float]:
-    """Steps, step size and momentum of the parametric model, by n mu (docs/theory/regression.md).
+    """Steps, step size and momentum of the parametric model, by n mu.
 
     Little signal: few short steps, so that the iterate stays where the noise cannot carry it.
     Much: long effective steps; momentum takes them without the oscillation of long plain steps.
