@@ -75,7 +75,7 @@ class PerSampleProblem:
     Notes
     -----
     An automatic cost is differentiated record by record, which takes hundreds of times as long as
-    a `gradient` of all records at once (docs/benchmarks.md has the numbers).
+    a `gradient` of all records at once (``python benchmarks/solvers.py automatic``).
 
     A gradient whose row i depends on other records than record i is refused, as in
     :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as

@@ -121,7 +121,7 @@ class PrivateNoisyAdaGrad(PrivateEstimator):
         same idea per coordinate, or one number.  "paper": Algorithm 1 of the reference, which pays
         for a private matrix in every step.  "none": DP-GD.
         "auto": "noised" with a subspace; without one "norm", or "diagonal" where n, the budget and
-        the number of parameters k say that noise is small (``n mu >= 800 sqrt(k)``).
+        the number of parameters k say that noise is small (``n mu >= 500 sqrt(k)``).
     manifold : Geometry or pymanopt manifold, optional
         Space of a class's or the regressor's coefficients: ``Euclidean(n_features)``, the default,
         which wraps pymanopt's.  Steps divide by what gradients at different points add up to, in

@@ -140,8 +140,8 @@ class RowBallEstimate:
 def _shares(shares: Shares, t: float) -> Shares:
     """`shares`, and more where ``t = n mu`` is small.
 
-    A model that is fitted to rows far from their centre is worth nothing, whatever is left for it
-    (docs/user_guide/adagrad.md).
+    A model that is fitted to rows far from their centre is worth nothing, whatever is left for
+    it.
     """
     if t >= _PLENTY or not shares.rounds:
         return shares

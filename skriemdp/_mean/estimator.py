@@ -231,7 +231,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         "tangent" only.
     statistic : {"mean", "median"}, default="mean"
         "median": the geometric median, the point of least mean distance, which records far away
-        hardly move (docs/user_guide/mean.md).  No record is projected: `radius` is how far from the
+        hardly move (docs/user_guide/median.md).  No record is projected: `radius` is how far from the
         start the median is looked for, `center` the start.  Gaussian noise, ``mechanism="auto"``,
         any manifold whose curvature has an upper bound.
     n_steps : int, optional

@@ -560,7 +560,7 @@ def default_descent(
 
     One full step when its curvature bias is below the noise, else a rough step with a tenth of the
     budget and a precise one; more steps or equal shares only add noise
-    (docs/theory/mean-iteration.md, "How many steps").
+    (``python benchmarks/mean_utility.py``).
     """
     kappa = _curvature(ball)
     if n_steps is None:

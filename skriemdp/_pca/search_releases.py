@@ -43,8 +43,7 @@ _RATIO = 1.08
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 
-# Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
-# (docs/benchmarks.md).
+# Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips.
 _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
 # Of a pure epsilon a norm needs so much over n, for its grid has hundreds of places, and at most
 # so much of it; and the margin of ranks above it, over the noise.
@@ -59,7 +58,7 @@ LEAST_LEFT = 0.12
 # Share that pays for the released fraction of clipped rows, where the norm is public; a share of a
 # pure epsilon costs twice as much variance as one of mu**2.
 _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
-# Where differences of pairs are released: n mu over the root of d (docs/benchmarks.md).
+# Where differences of pairs are released: n mu over the root of d.
 _PAIRS_FROM, _PAIRS_TO = 6.7, 12.0
 # Shares of mu**2 for the rough mean beside them: the norm about the origin, and the mean.
 _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
@@ -84,7 +83,8 @@ def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
     ``sqrt(d) R^2 / (n mu)`` hides as much; their sum with weights kappa and 1 is least where the
     fraction ``sqrt(d) / (kappa n mu)`` of the rows is clipped.  How much a loss turns the leading
     direction depends on the share of the norms that lies in it: kappa is inversely proportional to
-    the effective rank, with the constant that was best on the data sets of docs/benchmarks.md.
+    the effective rank, with the constant that was best on the data sets of
+    ``python benchmarks/pca.py --only utility``.
     """
     clipped = _LEVEL * effective_rank * math.sqrt(d) / n_mu
     return float(np.clip(1.0 - clipped, 0.5, 0.998))
@@ -94,8 +94,8 @@ def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
     """Whether differences of disjoint pairs show more than rows about a private mean.
 
     Pairs need no mean, and have half as many terms.  With less budget than the window names neither
-    finds much, with more the means come close (docs/benchmarks.md).  Two or three records make
-    one difference, which has no angle with another.
+    finds much, with more the means come close.  Two or three records make one difference, which
+    has no angle with another.
     """
     return n >= 4 and _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
 

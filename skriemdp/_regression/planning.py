@@ -159,6 +159,6 @@ def query_ridge(n: int, mu: float) -> float:
     A record's noise is as large as the largest weight, so little budget asks for weights that are
     even: the ridge grows with the variance of that noise.  Where the budget is large it is 1, the
     choice without privacy.  Found on smooth and on tree-like labels, n = 300 and 1500, mu from .01
-    to 30 (docs/user_guide/hyperbolic-regression.md).
+    to 30.
     """
     return 1.0 + min(45_000.0 / max(n * mu * mu, 1e-6), 1e9)
