@@ -12,7 +12,7 @@ The theorems of two papers say how to run private descent on a manifold:
   :func:`skriemdp.federated.theory_settings` picks between them.
 
 Constants are worked out and corrected where the derivation does not give the printed ones
-(docs/theory/optimisation.md, section 4; docs/theory/federated.md, section 6).  Nothing here looks
+(:class:`FunctionClass`; docs/theory/federated.md, section 6).  Nothing here looks
 at data, so nothing here costs budget; an estimator that is given these numbers calibrates its own
 noise, whatever a theorem says.
 """
@@ -115,6 +115,16 @@ class FunctionClass:
     =================  =========  ====================================  ============================
 
     with ``r = 1 - 1 / (2 tau L1)``.
+
+    Proofs are the paper's, with these corrections.  *Convex*: the bound holds for iterates 1 to T
+    as well, which are averaged; the paper averages 0 to T-1.  *Strongly convex*: with ``F(w_t) - F*
+    <= (1 / eta - beta) / 2 d_t^2 - d_{t+1}^2 / (2 eta) + zeta eta G^2 / 2``, d_t the distance to
+    the minimiser and ``eta_t = 2 / (beta (t + 1))``, multiply by t and sum; the running average has
+    weights ``2 / (t + 1)``, and the first step is free because d_1 has weight zero.  The paper
+    prints ``eta_t = 1 / (beta (t + 1))``, for which the sum does not telescope.  *Polyak-
+    Lojasiewicz* (``F - F* <= tau |grad F|^2``): the printed rate and bound are those of ``1 /
+    tau``.  With stochastic gradients the last two keep a term that does not fall with n at a
+    constant step size.
     """
 
     name: str

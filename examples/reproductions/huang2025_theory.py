@@ -115,8 +115,8 @@ def several_steps_bound(
 
     In each round a uniformly drawn client takes K noisy steps, on all its records or on batches.
     Replaces Theorems 5.5 and 5.6 where clients differ: those count the gradient of the client who
-    trains as an unbiased one along its whole path, which fails from its second step on
-    (docs/theory/federated.md, section 6).
+    trains as an unbiased one along its whole path, which fails from its second step on, as the
+    local point depends on the client (docs/theory/federated.md, section 6).
 
     Parameters
     ----------
@@ -133,6 +133,26 @@ def several_steps_bound(
         Of a tangent coordinate of a local step.
     reduced : bool, default=False
         Whether the steps are variance-reduced, as in Algorithm 3.
+
+    Notes
+    -----
+    *Theorem.*  Costs of records are L_f-Lipschitz and L_g-smooth, f is the mean of the clients'
+    risks f_i.  In each of T rounds a uniformly drawn client takes K steps of size a along
+    directions with conditional mean ``grad f_i`` and conditional second moment at most q, and the
+    server adopts the last point.  Then the mean over rounds of ``E |grad f(x_t)|^2`` is at most
+
+        (f(x_0) - min f) / (a K T) + a L_g q / 2 + a L_g L_f (K - 1) sqrt(q).
+
+    With noise of variance s^2 on d coordinates ``q = L_f^2 + d s^2`` for DP-RSGD.  For the
+    variance-reduced steps of Algorithm 3 ``q = 5 L_f^2 + d s^2``, with m K in place of K.
+
+    *Proof.*  Let x_k be the local points of a round, i its client.  By smoothness ``E f(x_{k+1}) <=
+    E f(x_k) - a E <grad f(x_k), grad f_i(x_k)> + a^2 L_g q / 2``.  With both gradients transported
+    to x_0 the inner product there differs by at most ``2 L_g L_f dist(x_k, x_0)``, and ``E
+    dist(x_k, x_0) <= a k sqrt(q)``.  At x_0, which is independent of i, its mean is ``E |grad
+    f(x_0)|^2``.  Sum over k, then over rounds.  For Algorithm 3 the direction less its noise is ``D
+    - E D + grad f_i`` with D the difference of two gradients of one record, so ``q - d s^2 <= 4
+    L_f^2 + L_f^2``.
     """
     q = (5.0 if reduced else 1.0) * lipschitz**2 + dim * noise_variance
     drift = step_size * smoothness * lipschitz * (n_steps - 1) * math.sqrt(q)

@@ -54,10 +54,12 @@ def kept_share(matrix: np.ndarray, noise: float) -> np.ndarray:
 def variances_along(values: np.ndarray, noise: float) -> np.ndarray:
     """Variances along the eigenvectors of a noisy covariance, without what noise adds to them.
 
-    An eigenvalue that stands g out of the others, of mean b, has a vector along which the variance
-    is ``b + sqrt(g^2 - 2 d noise^2)``; what is within ``sqrt(2 d) noise`` of them tells nothing
-    apart, and all of these get their mean (docs/theory/pca.md, "Shares of the variance").  The sum
-    stays the trace, whose noise has mean zero.
+    For large d an eigenvalue ``b + t`` above a mean b of the others, ``t > noise sqrt(d / 2)``, is
+    seen at ``b + g``, ``g = t + d noise^2 / (2 t)``, and its vector with the squared cosine ``1 - d
+    noise^2 / (2 t^2)`` (Benaych-Georges and Nadakuditi 2011).  So the variance along that vector is
+    ``b + t - d noise^2 / (2 t) = b + sqrt(g^2 - 2 d noise^2)``.  What is within ``sqrt(2 d) noise``
+    of the others tells nothing apart, and all of these get their mean.  The sum stays the trace,
+    whose noise has mean zero.
 
     Parameters
     ----------

@@ -141,6 +141,11 @@ class MeanInference(Inference):
 
         Covariances of ``K(X) e / 3`` for X = z z', z Gaussian as the records, and for X = noise;
         and the matrix that noise in `first` is multiplied by, as it enters `spread` too.
+
+        With ``B_i`` of :meth:`_bends`, repaired, S = `spread` and noise E of standard deviation t
+        along unit matrices these are ``(2/9) tr(B_i S B_j S)``, by Wick's formula, ``(t^2/9)
+        <B_i, B_j>``, and ``I - (2/3) [m' B_i]``: noise h of the mean m moves S by ``-(h m' + m
+        h')``.
         """
         dim, unit = len(self.first), np.eye(len(self.first))
         if not self._curved:
