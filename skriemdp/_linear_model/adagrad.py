@@ -90,6 +90,11 @@ class NoisyAdaGrad:
     ``L_t``: sensitivity ``2 L_t / n``.  "paper" releases ``G_t`` too, of sensitivity ``2 sqrt(2)
     sqrt(sum_s<=t L_s^2) / n`` given the iterates.  All else is post-processing
     (docs/theory/adagrad.md).
+
+    *Steps that grow.*  With k parameters the size of a coordinate of the solution is estimated by
+    ``R_t^2 = (|theta_t - theta_1|^2 - (1 + sqrt(2 / k) / 2) sum_{s<t} eta_s^2 sigma_s^2 tr
+    H_s^-2)_+ / k``.  Step t has the size ``eta_t = min(step_size, max(eta_{t-1}, 3 R_t))``;
+    gradients enter the second moment, and noise its moment, with weight ``eta_s^2 / eta_t^2``.
     """
 
     sampler: FullBatch | PoissonSampler

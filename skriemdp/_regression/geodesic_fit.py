@@ -307,7 +307,11 @@ def _hessian(geometry: Geometry, point: np.ndarray, spread: np.ndarray) -> np.nd
 def _noise_covariance(
     inverse: np.ndarray, change: np.ndarray, product_noise: float, gram_noise: float
 ) -> np.ndarray:
-    """Covariance of ``inverse (N - E change)``, N and E the noise of products and Gram matrix."""
+    """Covariance of ``inverse (N - E change)``, N and E the noise of products and Gram matrix.
+
+    E is symmetric with ``Cov(E_im, E_jl) = (t^2 / 2)(1_ij 1_ml + 1_il 1_mj)``, t = `gram_noise`, so
+    with D = `change` ``Cov((E D)_ia, (E D)_jb) = (t^2 / 2)(1_ij (D'D)_ab + D_ja D_ib)``.
+    """
     twice, both = inverse @ inverse, inverse @ change
     products = product_noise**2 * np.eye(change.shape[1])
     same = products + 0.5 * gram_noise**2 * change.T @ change

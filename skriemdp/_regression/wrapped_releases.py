@@ -40,8 +40,8 @@ def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarra
     -----
     With ``r = |z|, u = z / r, s = lengths, e = directions, q = 1 - u'e = |u - e|^2 / 2``:
     ``sinh^2(d/2) = sinh^2((r - s)/2) + sinh(r) sinh(s) q / 2`` and the gradient is ``d / sinh d``
-    times ``(sinh(r - s) + q sinh(s) (cosh r - sinh(r)/r)) u - sinh(s) (sinh(r)/r) (e - u)``
-    (docs/theory/regression.md): sums of terms of one sign, accurate at any distance.
+    times ``(sinh(r - s) + q sinh(s) (cosh r - sinh(r)/r)) u - sinh(s) (sinh(r)/r) (e - u)``:
+    sums of terms of one sign, accurate at any distance.
     """
     r = np.sqrt(np.einsum("ij,ij->j", z, z))
     u = z / np.maximum(r, 1e-150)

@@ -202,7 +202,11 @@ def _envelope(size: int, variance: float) -> _Envelope:
 def sample_gaussian_logarithms(
     size: int, sigma: float, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Logarithms L, shape ``(count, size, size)``, of Gaussian draws centred at the identity."""
+    """Logarithms L, shape ``(count, size, size)``, of Gaussian draws centred at the identity.
+
+    By rejection from Gaussians: tangents of ``sum log sinh``, which is concave on ``l_1 > l_2 >
+    ...``, or of ``log(sinh(y / 2) / (y / 2))``, which is concave in ``y^2``.
+    """
     if size == 1:
         return sigma * rng.standard_normal((count, 1, 1))
     envelope = _envelope(size, float(sigma) ** 2)

@@ -161,7 +161,11 @@ def _least_gradients(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Lower bounds of the mean gradient's norm between neighbouring distances from a point.
 
-    `distances` are those of the records from that point, `residual` the mean gradient there.
+    `distances` are those of the records from that point m, `residual` the mean gradient there.  At
+    distance d from m, in units of the curvature radius, the norm is at least the integral over s up
+    to d of the mean of ``c(min(d(m, x_i) + s, 2 r))``, ``c(t) = t cot t``, less `residual`; and at
+    least ``min(lambda (d - d(m, mean)), g)``, lambda = ``least_convexity(r, g, r)``
+    (docs/theory/mean-iteration.md, "Spheres").
     """
     root = math.sqrt(ball.geometry.curvature_bounds[1])
     unit = root or 1.0  # lengths below are those of the unit sphere
