@@ -7,8 +7,8 @@ Only symmetric pairs (P, Q) occur here: the loss has the same law in both direct
 A pair is described by what happens at losses >= 0.  Mass of P and Q between two points of the grid
 is moved to the two points so that both masses stay ("connect the dots", Doroshenko et al. 2022):
 the profile is then the chord of the true one, never below it.  Rounding is on the private side too:
-that of masses moves mass up, that of Fourier transforms is added to the mass at infinity
-(docs/theory/accounting.md, section 8, where both are proved).
+that of masses moves mass up (docs/theory/accounting.md, section 8), that of Fourier transforms is
+added to the mass at infinity (:func:`_convolved`).
 """
 
 from __future__ import annotations
@@ -118,7 +118,25 @@ def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray, float]:
     """`count` copies of a law on 0, 1, ..., without at most `TAIL` of mass; its first place.
 
     What is left out is mass in both tails; the transform puts it somewhere else in the window.
-    And how far all masses together can be off by rounding (docs/theory/accounting.md, section 8).
+    And how far all masses together can be off by rounding.
+
+    Notes
+    -----
+    *Rounding.*  Let f be the transform of the law of one step over n places, F that as computed, r
+    its mass outside its heaviest place, N = `count`, eps that of long floats.  A transform by
+    factors 2 to 5 is a sum over paths from inputs to outputs, with at most 10 roundings of ``eps /
+    2`` for each factor two of n (for a factor 5 fourteen on 2.3 factors two), so every value is off
+    by at most ``e = eps ((5 log2(n) + 20) r + 3)``.  Here the heaviest mass, moved to place 0, is
+    added after the transform; ``20 r`` is for the sum of which it is the rest, and 3 for that
+    addition and the power's N - 1 complex products: each is off by ``sqrt(5) eps / 2`` relatively,
+    which adds to the error of ``f^N`` as much as such an error of f would.  Hence
+
+        |F^N - f^N| <= N e (|F| + e)^(N-1)    at every frequency.
+
+    By Parseval the masses of the sum are off by at most N e times the root of the mean over
+    frequencies of ``(|F| + e)^(2N-2)`` in the Euclidean norm, to which the way back adds ``5 eps
+    log2(n)`` times their norm.  The root of the number of places that are kept, times this, bounds
+    the sum of absolute errors, hence that of delta.
     """
     first, last = _most_of(masses.astype(float), count)
     size = max(last - first, 0) + 1  # the ends cross where nearly all mass is at infinity
