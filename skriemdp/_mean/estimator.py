@@ -231,9 +231,9 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
         "tangent" only.
     statistic : {"mean", "median"}, default="mean"
         "median": the geometric median, the point of least mean distance, which records far away
-        hardly move (docs/user_guide/median.md).  No record is projected: `radius` is how far from the
-        start the median is looked for, `center` the start.  Gaussian noise, ``mechanism="auto"``,
-        any manifold whose curvature has an upper bound.
+        hardly move (docs/user_guide/median.md).  No record is projected: `radius` is how far from
+        the start the median is looked for, `center` the start.  Gaussian noise,
+        ``mechanism="auto"``, any manifold whose curvature has an upper bound.
     n_steps : int, optional
         Steps of "gradient"; 1 or 2 by a public rule when not given.  Of two the first gets a tenth
         of the budget (of ``mu**2``), of more all get the same.

@@ -7,8 +7,8 @@ Only symmetric pairs (P, Q) occur here: the loss has the same law in both direct
 A pair is described by what happens at losses >= 0.  Mass of P and Q between two points of the grid
 is moved to the two points so that both masses stay ("connect the dots", Doroshenko et al. 2022):
 the profile is then the chord of the true one, never below it.  Rounding is on the private side too:
-that of masses moves mass up (docs/theory/accounting.md, section 8), that of Fourier transforms is
-added to the mass at infinity (:func:`_convolved`).
+that of masses moves mass up (:func:`_connect`), that of Fourier transforms is added to the mass at
+infinity (:func:`_convolved`).
 """
 
 from __future__ import annotations
@@ -215,6 +215,32 @@ def _connect(
     """Distribution from the masses of P and Q in [0, h], [h, 2h], ... and of P beyond.
 
     They are differences of normal tails at most `far` from the mean.
+
+    Notes
+    -----
+    *Rounding.*  The mass at loss 0 is what the others leave.  If delta at every grid point is at
+    least the true one, so is it between them (chords), at negative epsilon (mirror law), and after
+    composition.  With T_p(j), T_q(j) the masses of P and Q at losses above j h, and p_j, q_j those
+    in [j h, (j + 1) h], the atoms give ``delta(k h)`` as the mass of P beyond the grid plus
+
+        sum_{j>=k} [p_j (1 - e^(-(j-k) h)) + v_j e^(-(j-k) h) (1 - e^-h)],
+
+    with ``v_j = (p_j - e^(j h) q_j) / (1 - e^-h)`` in [0, p_j], the part of p_j that goes to the
+    upper point.
+
+    1. A normal tail at x is computed to ``2 eps (10 + x^2 / 2)`` of itself (a test), and its
+       argument adds as much.  So T_p and ``e^(j h) T_q <= T_p`` are known to ``rho = 4 eps (20 +
+       x^2 + j h)`` of T_p, and ``p_j - e^(j h) q_j`` to ``2 rho T_p(j)``, which is added before v_j
+       is clipped to [0, p_j].  So v_j is too small only where it is clipped from above.
+    2. There p_j has the weight ``1 - e^(-(j+1-k) h)``.  In every case the weights of p_j grow with
+       j, so by summation by parts the sum grows with every T_p(j).  All atoms are multiplied by
+       ``1 + rho``, so no T_p(j) is below the true one.
+    3. Observations are computed from losses with a relative error, in losses, of at most ``16 eps
+       (20 + M)``, M the sum of the absolute values added up on the way.  The losses are lowered by
+       that factor first (:func:`_edges`), so no edge has a larger loss than its grid point; a lower
+       one only makes v_j larger.
+    4. Masses at negative losses are rounded down and 0 takes the difference, which raises the
+       losses of P.
     """
     edge = interval * np.arange(mass_p.size)
     rounding = 4.0 * _EPS * (20.0 + far * far + edge)
