@@ -111,6 +111,9 @@ def spd_root(parameters):
 
 
 def test_gradients_in_the_bures_metric():
+    # Nothing in the package relies on this bound, 2 sqrt(B) for traces up to B: log_w z = S w + w S
+    # with S = T - I and T w T = z, and S w + w S has the squared norm tr(S w S), so the norm
+    # of a difference is at most |T w^(1/2)| + |T' w^(1/2)| = sqrt(tr z) + sqrt(tr z').
     geometry, trace_bound = SPD(2, metric="bures-wasserstein"), 2.0
 
     def objective(parameters):

@@ -102,12 +102,12 @@ def symmetric_noise_radius(sigma: float, size: int, level: float) -> float:
     Notes
     -----
     *Proof.*  For unit vectors u, v and ``c = u.v``, noise E has ``E (u'Eu - v'Ev)^2 = sigma^2
-    |uu' - vv'|^2 = 2 sigma^2 (1 - c^2) <= 4 sigma^2 (1 - c) = 2 sigma^2 |u - v|^2``, as has
-    the process the process ``sqrt(2) sigma g.u``, g standard Gaussian.  So by Sudakov and Fernique the
-    largest eigenvalue is at most ``sqrt(2) sigma E |g| <= sigma sqrt(2 size)`` on average.  It is
-    1-Lipschitz in the coordinates of E along unit matrices, so it exceeds its average by x with
-    probability at most ``exp(-x^2 / (2 sigma^2))`` (Borell; Tsirelson, Ibragimov and Sudakov).  The
-    same holds of -E; put ``x = sigma sqrt(2 log(2 / (1 - level)))``.
+    |uu' - vv'|^2 = 2 sigma^2 (1 - c^2) <= 4 sigma^2 (1 - c) = 2 sigma^2 |u - v|^2``, the
+    last being that of the process ``sqrt(2) sigma g.u``, g standard Gaussian.  So by Sudakov and
+    Fernique the largest eigenvalue is at most ``sqrt(2) sigma E |g| <= sigma sqrt(2 size)`` on
+    average.  It is 1-Lipschitz in the coordinates of E along unit matrices, so it exceeds its
+    average by x with probability at most ``exp(-x^2 / (2 sigma^2))`` (Borell; Tsirelson, Ibragimov
+    and Sudakov).  The same holds of -E; put ``x = sigma sqrt(2 log(2 / (1 - level)))``.
 
     Examples
     --------
