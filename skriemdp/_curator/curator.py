@@ -1,7 +1,7 @@
 """The curator of a fit: it holds the records, the budget and the noise.
 
 An estimator is a program over it.  Every operation charges its share first, asks the table for
-exact integers, and gives out what noise leaves of them; docs/theory/curator.md has the theorems.
+exact integers, and gives out what noise leaves of them; :mod:`.openings` has the theorems.
 """
 
 from __future__ import annotations

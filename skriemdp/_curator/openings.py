@@ -1,6 +1,32 @@
 """Openings: the total cost of a curator, fixed as an event before its first answer.
 
-Docs/theory/curator.md proves each of them.
+A program is any rule that chooses its next question from earlier answers.  A *give* is a function
+of one row and of public or released fields, clipped to a public set last of all.  One record is
+replaced.  Questions above a cap are refused before their noise.
+
+*Lemma.*  At its mu, a sum clipped to a set, a count or a quantile is mu-GDP (docs/theory/lattice.md
+and private-quantile.md); so are a point with real noise (mean-iteration.md), the sum of leading
+eigenvalues, and all of these over disjoint pairs of rows at public places.  A give that fails on a
+row, or answers anything but finite numbers of the right shape, adds zero to a sum and lies beyond
+every bound in a count.
+
+1. *Gaussian.*  Questions with ``sum mu_t^2 <= mu^2`` on every path are mu-GDP together
+   (docs/theory/filters.md, Theorem 2).
+2. *Cap, then one law.*  If ``sum mu_t^2 <= c mu^2``, and one release with noise of a law fixed at
+   the start follows, the whole has the event ``compose([GaussianEvent(1 / (mu sqrt(c))), law])``:
+   the law's pair does not depend on earlier answers, so dominating pairs compose.
+3. *Cap, then one sampled run.*  The same holds for a run whose sampler, noise and numbers of steps
+   and sums are fixed at the start: each step draws its batch from noise that the program never
+   sees, and absence moves its sum half as far as replacement, so it has its event's pair at every
+   history (docs/theory/accounting.md).
+4. *Pure.*  Epsilons add up on every path, because likelihood ratios multiply.
+5. *Selection.*  The best of K runs of programs from a closed list has the `SelectionEvent` of their
+   opening: only its setting, score and answer come out.
+6. *Parts.*  Curators over disjoint parts at public positions cost as much as the most expensive
+   one: a record is in one part.
+
+If n is secret, its release divides sums; pairs, parts, points and matrices are refused
+(docs/theory/presence.md).
 """
 
 from __future__ import annotations
