@@ -63,7 +63,7 @@ _LEAST_WHITE, _WIDEST_WHITE = 400.0, 1000
 # Steps unless signal or preconditioner ask for more.
 _STEPS = 80
 # From this n mu over the root of the parameters on, noise costs less than what few short steps
-# leave, and than the bias of gradients that are cut short (docs/benchmarks.md): there
+# leave, and than the bias of gradients that are cut short (benchmarks/adagrad.py): there
 # "diagonal" takes longer steps, and more of them the less noise there is, and gradients of
 # "log_loss" may have this share of the loss's own bound.
 _LITTLE_NOISE = 500.0
@@ -392,7 +392,7 @@ def default_steps(
     public_start: bool = False,
     little_noise: bool = False,
 ) -> tuple[int, float, float | None]:
-    """Steps, step size and first step size: a rule of public numbers (docs/benchmarks.md).
+    """Steps, step size and first step size: a rule of public numbers (benchmarks/adagrad.py).
 
     Parameters
     ----------
