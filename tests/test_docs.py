@@ -263,7 +263,7 @@ SHOWING = (
 # A row for each kind of data, and for each name.
 WIDER = {"docs/user_guide/geometries.md": 12, "docs/user_guide/pymanopt.md": 10}
 MOST_WORDS, MOST_ROWS = 600, 8
-MOST_IN_ALL = 57_700  # theory included
+MOST_IN_ALL = 45_000  # theory included
 
 
 def _shows(text):
