@@ -105,6 +105,22 @@ def check_count(*, minimum: int = 1, **values: Any) -> None:
             raise PublicValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 
+# More worker processes than this fail on any machine, and a fit is charged before they start.
+_MOST_JOBS = 1024
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise unless `n_jobs` is None, -1 for one worker per processor, or a sane number of them."""
+    if n_jobs is None or (isinstance(n_jobs, numbers.Integral) and n_jobs == -1):
+        return
+    check_count(n_jobs=n_jobs)
+    if n_jobs > _MOST_JOBS:
+        raise PublicValueError(
+            f"n_jobs must be at most {_MOST_JOBS}, got {shown(n_jobs)}; pass -1 for one per "
+            "processor."
+        )
+
+
 def check_function(name: str, value: Any, *arguments: str) -> None:
     """Raise unless `value` is a function that can be called with these arguments.
 

@@ -4,14 +4,27 @@
 """
 
 import contextlib
+import datetime
 import functools
 import importlib
 import inspect
+import itertools
+import math
+import numbers
+import os
 import pkgutil
 import re
+import resource
+import signal
 import sys
+import tempfile
+import time
+import traceback
 import warnings
 from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -24,9 +37,13 @@ from hypothesis import strategies as st
 from pymanopt import manifolds
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from test_public_names import NAMESPACES, public
 
 import skriemdp
 from skriemdp import (
+    Forecast,
+    PrivacyReport,
+    PrivacySpent,
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
     PrivateGridSearchCV,
@@ -40,13 +57,32 @@ from skriemdp import (
     PrivateTangentPCA,
     PublicTable,
 )
+from skriemdp._descent.problem import FrechetProblem
+from skriemdp._errors import Public
+from skriemdp._groups import read_groups
 from skriemdp._quiet import QuietQueries
+from skriemdp._validation import shown
 from skriemdp.datasets import from_frame, region_covariance
 from skriemdp.federated import (
+    Agent,
+    AggregatorLoop,
+    AnswerBook,
+    Checkpoint,
+    Cohort,
     FederatedEstimator,
+    Identity,
+    InProcessTransport,
     KernelQuery,
     LabelQuery,
+    LocalAgent,
+    LocalSettings,
+    LocalTask,
+    SumsAgent,
+    SumsLoop,
+    sums_agent,
+    sums_agreement,
 )
+from skriemdp.federated._attendance import Attempt
 from skriemdp.geometry import (
     Euclidean,
     GeodesicBall,
@@ -58,7 +94,9 @@ from skriemdp.geometry import (
     to_lat_lon,
 )
 from skriemdp.inference import ConfidenceRegion, MeanInference, MedianInference
+from skriemdp.ledger import LedgerTotal, Remaining, Spend
 from skriemdp.moabb import SubjectDecoder
+from skriemdp.page import gather
 from skriemdp.plotting import (
     AdaGradDisplay,
     CapturedVarianceDisplay,
@@ -68,12 +106,14 @@ from skriemdp.plotting import (
     SpectrumDisplay,
 )
 from skriemdp.preprocessing import PerGroup, Recenter
+from skriemdp.privacy import GaussianEvent, PureEvent, Sensitivity
 from skriemdp.pymanopt_optimizers import (
     PerSampleProblem,
     PrivateGradientDescent,
     PrivateStochasticGradientDescent,
     PrivateVarianceReducedGradientDescent,
 )
+from skriemdp.schedules import FunctionClass
 
 matplotlib.use("Agg")
 
@@ -222,6 +262,17 @@ def put(value):
     return change
 
 
+def put_some(value):
+    """Some records, more or fewer with other secrets: a message that counts them differs."""
+
+    def change(rng, secrets, X):
+        X = np.array(X, dtype=object if isinstance(value, str) else float)
+        X.reshape(len(X), -1)[: 2 + int(secrets.digits) % 5, 0] = value
+        return X
+
+    return change
+
+
 def as_words(rng, secrets, X):
     X = np.array(X, dtype=object)
     flat = X.reshape(-1)
@@ -266,6 +317,11 @@ CHANGES = {
     "infinity": put(np.inf),
     "huge": put(1e308),
     "denormal": put(5e-324),
+    "some nan": put_some(np.nan),
+    "some infinite": put_some(-np.inf),
+    "some negative": put_some(-5.0),
+    "some huge": put_some(1e200),
+    "some words": put_some("word"),
     "word": as_words,
     "things": as_things,
     "ragged": ragged,
@@ -625,6 +681,568 @@ def drawn(display):
         plt.close("all")
 
 
+# -- every parameter of every public callable ------------------------------------------------------
+
+
+class Broken:
+    """An object whose every answer is an error."""
+
+    def __getattr__(self, name):
+        raise BROKEN(name)
+
+    def fail(self, *given):
+        raise BROKEN("an object of a user")
+
+    __float__ = __int__ = __index__ = __len__ = __iter__ = __eq__ = __lt__ = __bool__ = fail
+    __hash__ = __repr__ = __str__ = __array__ = fail
+
+
+BROKEN = type("BROKEN", (Exception,), {"__doc__": "What a user's own object raises."})
+NESTED = functools.reduce(lambda inner, _: [inner], range(900), 1.0)
+WRONG = [
+    *ODD, *NO_VALUES, "", "x" * 10**5, "a\0b", "\ud800", "../..", "1", "inf", -0.0, 2**62, 2**63,
+    10**18, 1e-100, 1e100, 5e-324, Decimal("0.5"), Decimal("NaN"), Fraction(1, 3), np.int64(-3),
+    np.bool_(True), np.uint8(200), np.array(1.0), np.array([]), np.zeros((0, 3)), np.eye(3),
+    np.ones((2, 2, 2)), np.array(["a"], dtype=object), np.array("2024", "M8[D]"), np.ma.masked,
+    np.full(4, np.nan), np.array([1 + 1j]), np.zeros(3, dtype=[("a", float)]), pd.NA, pd.NaT,
+    pd.Series([1.0, 2.0]), pd.DataFrame({"a": [1.0]}), sparse.csr_array(np.eye(2)), set(), {1, 2},
+    frozenset({None}), slice(None), ..., NotImplemented, bytearray(3), memoryview(b"abc"),
+    [[1.0], [2.0, 3.0]], [None], ["a", 1], [np.nan], [np.inf, -np.inf], [10**400], [[]], (1.0,),
+    (0.0, 0.0), (2.0, 1.0), (np.nan, np.nan), (1, 2, 3), {"radius": 1.0}, {1: 2}, {None: None},
+    NESTED, Broken(), object, type, math, Euclidean(4), Sphere, MEAN, PrivateFrechetMean,
+    datetime.date(2024, 1, 1), Path("nowhere"), np.random.default_rng(0), np.random.RandomState(0),
+    np.random, iter([1.0]), (x for x in [1.0]), GaussianEvent(1.0), RecordingAccountant(),
+    lambda: None, lambda x: x, lambda *given: np.nan, lambda *given: "word", lambda *given: given,
+]  # fmt: skip
+
+NAMES = ("east", "west")
+BALL = GeodesicBall(Euclidean(4), np.zeros(4), 1.0)
+SETTINGS = LocalSettings("rsgd", 2, 0.1, 1.0, 1.0)
+
+
+def a_file(name):
+    return os.path.join(tempfile.mkdtemp(), name)
+
+
+def an_identity(name):
+    return Identity(name.encode().ljust(32, b"."))
+
+
+def a_cohort():
+    return Cohort({name: an_identity(name).public for name in NAMES})
+
+
+def an_agent():
+    return Agent("east", a_problem_of_means(), SETTINGS, 5.0, BALL)
+
+
+def a_problem_of_means():
+    return FrechetProblem(BALL, np.full((20, 4), 0.1))
+
+
+@functools.cache
+def a_dataset():
+    return np.full((40, 3), 0.1) * np.arange(1, 4)
+
+
+def a_client(cohort=None, name="east", **more):
+    if cohort is not None:
+        more |= {"cohort": cohort, "identity": an_identity(name)}
+    account = skriemdp.PrivacyAccountant(100.0, path=a_file("ledger"))
+    book = AnswerBook(a_file("answers"))
+    return sums_agent(MEAN, a_dataset(), client=name, book=book, accountant=account, **more)
+
+
+def clients(cohort=None, **more):
+    return InProcessTransport({name: a_client(cohort, name, **more) for name in NAMES})
+
+
+def trusting():
+    return clients(trust="aggregator")
+
+
+def a_loop():
+    sizes = dict.fromkeys(NAMES, 40)
+    return AggregatorLoop(MEAN, sizes, a_dataset(), accountant=skriemdp.PrivacyAccountant(100.0))
+
+
+# Values of parameters without a default, by "class or function.name" or by name.
+KNOWN = {
+    "a": lambda: 1.0,
+    "accountant": skriemdp.PrivacyAccountant,
+    "agents": lambda: {"east": an_agent()},
+    "alarm": lambda: 0.05,
+    "book": lambda: AnswerBook(a_file("answers")),
+    "bracket": lambda: (0.1, 100.0),
+    "budget": skriemdp.PrivacyAccountant,
+    "build_agent": lambda: lambda config: an_agent(),
+    "build_deployment": lambda: lambda config: None,
+    "catalogue": lambda: np.arange(5),
+    "center": lambda: np.zeros(4),
+    "charge": lambda: lambda: None,
+    "checkpoint": lambda: Checkpoint(a_file("run")),
+    "client": lambda: "east",
+    "clients": lambda: NAMES,
+    "clients_per_round": lambda: 1,
+    "cohort": a_cohort,
+    "cost": lambda: None,
+    "count": lambda: 2,
+    "covariance": lambda: np.eye(4),
+    "curvature": lambda: -1.0,
+    "data": lambda: a_dataset(),
+    "delta": lambda: 1e-5,
+    "deltas": lambda: (0.1, 0.0),
+    "diameter": lambda: 1.0,
+    "dim": lambda: 2,
+    "distance": lambda: 1.0,
+    "domain": lambda: BALL,
+    "draws": lambda: 2,
+    "edges": lambda: np.array([[0, 1], [1, 2], [0, 3]]),
+    "epsilon": lambda: 1.0,
+    "epsilons": lambda: (0.0, 1.0),
+    "epsilon_0": lambda: 1.0,
+    "delta_0": lambda: 1e-6,
+    "estimator": lambda: MEAN,
+    "estimators": lambda: [components()],
+    "event": lambda: GaussianEvent(5.0),
+    "events": lambda: (GaussianEvent(5.0), PureEvent(0.5)),
+    "fit_id": lambda: "spring",
+    "function_class": lambda: FunctionClass("convex", 3, 1.0, diameter=1.0),
+    "geometry": lambda: Euclidean(4),
+    "grid": lambda: None,
+    "iterate": lambda: 1.0,
+    "k": lambda: 2,
+    "kappa": lambda: 0.0,
+    "label": lambda: 0,
+    "largest": lambda: 1.0,
+    "length": lambda: 1.0,
+    "length_scale": lambda: 1.0,
+    "level": lambda: 0.9,
+    "lipschitz": lambda: 1.0,
+    "local": lambda: "rsgd",
+    "local_steps": lambda: 2,
+    "loop": lambda: SumsLoop(NAMES, 3),
+    "lowest_curvature": lambda: -1.0,
+    "make_event": lambda: lambda scale: GaussianEvent(scale),
+    "manifold": lambda: "euclidean",
+    "mean": lambda: 2.0,
+    "members": lambda: {name: an_identity(name).public for name in NAMES},
+    "messages": lambda: {"east": b"junk"},
+    "message": lambda: b"message",
+    "mu": lambda: 0.5,
+    "n": lambda: 100,
+    "n_clients": lambda: 4,
+    "n_fits": lambda: 3,
+    "n_records": lambda: 100,
+    "n_rounds": lambda: 2,
+    "n_steps": lambda: 5,
+    "name": lambda: "east",
+    "nodes": lambda: {"east": 1},
+    "noise_multiplier": lambda: 5.0,
+    "noise_scale": lambda: 1.0,
+    "noise_variance": lambda: 1.0,
+    "norm": lambda: 1.0,
+    "norm_bounds": lambda: [1.0, 2.0],
+    "order": lambda: 2.0,
+    "p": lambda: 1,
+    "param_grid": lambda: {"radius": [1.0, 2.0]},
+    "parts": lambda: 2,
+    "path": lambda: a_file("file"),
+    "point_shape": lambda: (4,),
+    "population": lambda: 1000,
+    "batch_size": lambda: 10,
+    "probability": lambda: 0.5,
+    "problem": lambda: PerSampleProblem(Euclidean(3), None, a_dataset(), gradient=gradient),
+    "query": lambda: (0.0,) * 4,
+    "radius": lambda: 1.0,
+    "release": lambda: summed,
+    "rho": lambda: 0.1,
+    "ridge": lambda: 1.0,
+    "rng": lambda: np.random.default_rng(0),
+    "round": lambda: 0,
+    "row_norm": lambda: 1.0,
+    "sampling_probability": lambda: 0.1,
+    "scale": lambda: 1.0,
+    "scale_over_sensitivity": lambda: 1.0,
+    "schedule": lambda: (("east",), ("west",)),
+    "seconds": lambda: 0.0,
+    "secret": lambda: b"s" * 32,
+    "sensitivity": lambda: Sensitivity(0.1, "none"),
+    "settings": lambda: SETTINGS,
+    "shape": lambda: (3,),
+    "sigma": lambda: 1.0,
+    "signature": lambda: bytes(64),
+    "size": lambda: 2,
+    "sizes": lambda: {"east": 40, "west": 40},
+    "smoothness": lambda: 1.0,
+    "start": lambda: None,
+    "state": lambda: {"a": 1},
+    "statement": dict,
+    "stretch": lambda: 1.0,
+    "task": lambda: LocalTask("spring", 0, "east", np.zeros(4)),
+    "tasks": lambda: [LocalTask("spring", 0, "east", np.zeros(4))],
+    "tolerance": lambda: 0.01,
+    "total": lambda: Sensitivity(0.1, "none"),
+    "transformer": lambda: Recenter("euclidean"),
+    "transport": clients,
+    "uploads": dict,
+    "value": lambda: np.zeros(3),
+    "weight": lambda: 1.0,
+    "weights": lambda: (0.5, 0.5),
+    "width": lambda: 1.0,
+    "zeta": lambda: 1.0,
+    "Agent.problem": a_problem_of_means,
+    "FlowerAccountant.budget": lambda: skriemdp.PrivacyAccountant(3.0, unit="client"),
+    "Participation.local": lambda: GaussianEvent(5.0),
+    "RiemannianEvent.scale": lambda: 0.5,
+    "ServerLoop.schedule": lambda: (("east",),),
+    "AggregatorLoop.transport": trusting,
+    "SumsLoop.transport": clients,
+    "AggregatorLoop.X": a_dataset,
+    "CohortLoop.transport": lambda: clients(a_cohort()),
+    "learn_from_sums.uploads": lambda: a_loop().run(trusting(), None, "spring")[0],
+    "lengths_in_words.lengths": lambda: np.array([1.0, 2.0]),
+    "Sensitivity.name": lambda: "x",
+    "RiemannianGaussian.points": lambda: np.zeros((3, 4)),
+    "RiemannianLaplace.points": lambda: np.zeros((3, 4)),
+    "release.value": lambda: np.zeros(4),
+    "score_covariance.spread": lambda: np.eye(2),
+    "from_compositions.parts": lambda: np.full((3, 3), 1 / 3),
+    "moment": lambda: np.eye(4),
+    "own_means.groups": lambda: read_groups(np.arange(40) % 4, 40),
+    "own_means.points": lambda: np.zeros((40, 4)),
+    "matches.statement": lambda: components().privacy_spent_.to_dict(),
+    "FlowerAccountant.population_size": lambda: 10,
+    "PlanarShapes.landmarks": lambda: 4,
+    "found_at_most.profile": lambda: ([0.5, 1.0], GaussianEvent(2.0).delta),
+    "guessed_at_most.profile": lambda: ([0.5, 1.0], GaussianEvent(2.0).delta),
+    "SumsLoop.size": lambda: a_client().plan.settings.size,
+    "learn_from_sums.sizes": lambda: dict.fromkeys(NAMES, 40),
+    "attempt": lambda: Attempt("spring", 0, 1),
+    "entries": list,
+    "mean_test.estimators": lambda: MADE[MeanInference](),
+    "Product.factors": lambda: Sphere(2),
+    "Euclidean.shape": lambda: 3,
+    "SPD.size": lambda: 2,
+    "learn_from_sums.X": a_dataset,
+    "Sensitivity.value": lambda: 1.0,
+    "with_tolerance.sensitivity": lambda: 1.0,
+    "calibrated_riemannian_event.sensitivity": lambda: 0.1,
+    "RiemannianEvent.sensitivity": lambda: 0.1,
+    "calibrated_riemannian_event.law": lambda: "laplace",
+    "calibrated_riemannian_event.space": lambda: "hyperbolic",
+    "RiemannianEvent.law": lambda: "laplace",
+    "RiemannianEvent.space": lambda: "hyperbolic",
+    "Sensitivity.theorem": lambda: "none",
+    "geometry_from_name.name": lambda: "sphere",
+    "FunctionClass.name": lambda: "convex",
+    "LocalSettings.method": lambda: "rsgd",
+    "LocalSettings.step_size": lambda: 0.1,
+    "LocalSettings.batch_fraction": lambda: 1.0,
+    "LocalSettings.clip_norm": lambda: 1.0,
+    "AnswerBook.point": lambda: np.zeros(4),
+    "ServerLoop.start": lambda: np.zeros(4),
+    "ServerLoop.weights": lambda: {"east": 1, "west": 1},
+    "ServerLoop.transport": lambda: InProcessTransport({"east": an_agent()}),
+    "Agent.point": lambda: np.zeros(4),
+    "LocalTask.point": lambda: np.zeros(4),
+    "LocalUpdate.point": lambda: np.zeros(4),
+    "PymanoptGeometry.manifold": lambda: manifolds.Oblique(3, 2),
+    "PerSampleProblem.manifold": lambda: Euclidean(3),
+    "CohortLoop.agreement": lambda: sums_agreement(MEAN, a_dataset()),
+    "SumsAgent.agreement": lambda: None,
+    "LocalAgent.agent": lambda: a_client(a_cohort()),
+    "reply.client": lambda: a_client(a_cohort()),
+    "reply.data": lambda: b"junk",
+    "PlanDisplay.plans": lambda: [MEAN.plan(100, 3)],
+    "PlanDisplay.from_estimator.shape": lambda: 3,
+    "PerGroup.estimator": lambda: PrivateFrechetMean(radius=3.0),
+    "PrivateGridSearchCV.estimator": lambda: PrivateFrechetMean(radius=1.0),
+    "SubjectDecoder.estimator": lambda: PrivateMinimumDistanceToMean(radius=3.0),
+    "event_from_dict.values": lambda: GaussianEvent(1.0).to_dict(),
+    "MeanInference.first": lambda: np.zeros(4),
+    "MeanInference.second": lambda: np.eye(4),
+    "MeanInference.radius": lambda: 1.0,
+    "MeanInference.first_noise": lambda: 0.01,
+    "MeanInference.second_noise": lambda: 0.01,
+    "audit_epsilon.X": lambda: np.zeros(3),
+    "audit_epsilon.X_neighbour": lambda: np.ones(3),
+    "audit_scores.scores": lambda: np.arange(400.0),
+    "audit_scores.scores_neighbour": lambda: np.arange(400.0) + 1,
+    "AuditResult.mu": lambda: 1.0,
+    "AuditResult.epsilon_gdp": lambda: 1.0,
+    "AuditResult.confidence": lambda: 0.9,
+    "AuditResult.trials": lambda: 100,
+    "gather.path": lambda: a_ledger(),
+    "matches.path": lambda: a_ledger(),
+    "to_data.facts": lambda: gather(a_ledger()),
+    "to_html.facts": lambda: gather(a_ledger()),
+    "to_text.facts": lambda: gather(a_ledger()),
+    "PrivacyAccountant.release": lambda: GaussianEvent(5.0),
+    "as_event.release": lambda: GaussianEvent(5.0),
+    "as_drawn.random_state": lambda: None,
+    "exact_moment_norm.longest": lambda: 1.0,
+    "exact_total_sensitivity.bound": lambda: Sensitivity(0.1, "none", 0.1),
+    "exact_total_sensitivity.moved": lambda: 0.1,
+    "frame_product_sensitivity.columns": lambda: 2,
+    "several_steps_limit.n_steps": lambda: 5,
+    "from_estimator.model": components,
+    "from_estimator.estimator": components,
+    "wanted": lambda: np.zeros((40, 3)),
+}
+
+
+# Parameters with a default that are given all the same, so that a call takes no seconds.
+QUICK = {
+    "Participation.rule": lambda: "uniform",
+    "FunctionClass.diameter": lambda: 1.0,
+    "PerSampleProblem.gradient": lambda: gradient,
+    "calibrated.epsilon": lambda: 1.0,
+    "calibrated_riemannian_event.epsilon": lambda: 1.0,
+    "calibrated.delta": lambda: 1e-5,
+    "exact_total_sensitivity.n": lambda: 10.0,
+    "theory_settings.smoothness": lambda: 1.0,
+    "mean_test.popmean": lambda: np.zeros(2),
+    "audit_estimator.trials": lambda: 50,
+    "audit_epsilon.trials": lambda: 60,
+    "embed_taxonomy.n_epochs": lambda: 2,
+    "fetch_eeg.source": lambda: a_file("none"),
+    "load_movielens.data_home": lambda: a_file("none"),
+}
+# Made from other than their parameters' known values.
+EXAMPLES = MADE | {
+    Agent: an_agent,
+    SumsAgent: lambda: a_client(a_cohort()),
+    LocalAgent: lambda: LocalAgent(a_client(a_cohort())),
+    Forecast: lambda: MEAN.plan(100, 3),
+    PrivacyReport: lambda: skriemdp.privacy_report(components()),
+    PrivacySpent: lambda: components().privacy_spent_,
+    LedgerTotal: lambda: a_spent().total,
+    Spend: lambda: a_spent().history[0],
+    Remaining: lambda: a_spent().remaining(),
+}
+
+
+def a_spent():
+    accountant = skriemdp.PrivacyAccountant(10.0)
+    accountant.spend(GaussianEvent(5.0))
+    return accountant
+
+
+@functools.cache
+def a_ledger():
+    path = a_file("ledger")
+    skriemdp.PrivacyAccountant(10.0, path=path).spend(GaussianEvent(5.0))
+    return path
+
+
+@functools.cache
+def everything():
+    """Public callables: {owner's or function's name: [(owner or None, name, function)]}."""
+    found = {}
+    for place in NAMESPACES:
+        try:
+            names = public(place)
+        except pytest.skip.Exception:
+            continue
+        for thing in (getattr(importlib.import_module(place), name) for name in names):
+            if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception)):
+                continue
+            if not inspect.isclass(thing):
+                found[thing.__name__] = [(None, thing.__name__, thing)]
+                continue
+            if inspect.isabstract(thing):
+                continue  # its methods are those of its subclasses
+            made = thing is not Geometry
+            members = [(None, thing.__name__, thing)] * made
+            for name, member in inspect.getmembers(thing, callable):
+                own = (getattr(member, "__module__", None) or "").startswith("skriemdp")
+                if own and not name.startswith("_"):
+                    members.append((thing, name, member))
+            found[thing.__name__] = members
+    return found
+
+
+def known(owner, name, parameter):
+    """How a valid value of a parameter is made; None where nobody knows."""
+    places = [owner.__name__] if owner is not None else []
+    for place in (".".join([*places, name]), *places, name):
+        for values in (KNOWN, QUICK):
+            if f"{place}.{parameter}" in values:
+                return values[f"{place}.{parameter}"]
+    return KNOWN.get(parameter)
+
+
+def parameters_of(function):
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p for p in parameters if p.name not in ("self", "cls")]
+
+
+def given_to(owner, name, function, target, rng, secrets):
+    """Valid arguments of a call, as a list and a dict."""
+    X, y = getattr(target, "_rows_of_test", None) or table(rng, secrets, target)
+    if isinstance(target, Geometry):
+        X = np.broadcast_to(target.base_point, (len(X), *target.shape)).copy()
+    listed, named = [], {}
+    for p in parameters_of(function):
+        maker = None if name == "fit" else known(owner, name, p.name)
+        qualified = maker is not None and KNOWN.get(p.name) is not maker
+        asked = p.default is p.empty or qualified
+        asked |= p.name == "y" and isinstance(target, BaseEstimator)
+        value = None
+        if maker is not None and (qualified or not isinstance(target, Geometry)):
+            value = maker()
+        elif isinstance(target, Geometry):
+            value = tangent_or_point(target, p.name, X)
+        else:
+            value = rows_for(p.name, rng, secrets, X, y)
+        if p.kind == p.VAR_POSITIONAL:
+            listed.append(value)
+        elif asked and hasattr(function, "registry"):  # which type decides is asked of the first
+            listed.append(value)
+        elif p.kind != p.VAR_KEYWORD and asked:
+            named[p.name] = value
+    return listed, named
+
+
+def tangent_or_point(geometry, name, X):
+    if name in ("tangent_vector", "tangent_vector_a", "tangent_vector_b"):
+        return np.zeros_like(X)
+    if name == "rng":
+        return np.random.default_rng(0)
+    if name == "moment":
+        return np.eye(geometry.dim)
+    if name in KNOWN and name != "center":
+        return KNOWN[name]()
+    if name == "center":
+        return geometry.base_point
+    if name == "coordinates":
+        return np.zeros((len(X), geometry.dim))
+    return X[0] if name == "point" else X
+
+
+def target_of(owner, fitted):
+    if owner is None:
+        return []
+    if issubclass(owner, (BaseEstimator, Geometry)):
+        return objects(owner, fitted)
+    if owner in EXAMPLES:
+        return [EXAMPLES[owner]()]
+    rng, secrets = np.random.default_rng(0), secrets_of(0)
+    listed, named = given_to(None, owner.__name__, owner, None, rng, secrets)
+    return [owner(*listed, **named)]
+
+
+def draw_parameter(seed, secrets, fitted, only=None, wrong=True):
+    """One call with a wrong value: (what it is, a function of no arguments, its recorder)."""
+    rng, recorder = np.random.default_rng(seed), RecordingAccountant()
+    groups = list(everything().values()) if only is None else [[only]]
+    choice = groups[rng.integers(len(groups))]
+    owner, name, function = choice[rng.integers(len(choice))]
+    what = [owner.__name__ if owner else "", name]
+    targets = target_of(owner, fitted)
+    target = targets[rng.integers(len(targets))] if targets else None
+    estimator = isinstance(target, BaseEstimator)
+    if isinstance(target, skriemdp.PrivacyAccountant):
+        recorder.spends = Spends(target)
+    listed, named = given_to(owner, name, function, target, rng, secrets)
+    value = WRONG[rng.integers(len(WRONG))]
+    if estimator and (name.startswith("fit") or name == "plan" or rng.random() < 0.1):
+        target = with_recorder(target, recorder)  # and not fitted
+        if rng.random() < 0.7 and wrong:
+            names = sorted(set(target.get_params()) - {"accountant"})
+            chosen = names[rng.integers(len(names))]
+            with contextlib.suppress(AttributeError):  # estimator=1 has no estimator__radius
+                target.set_params(**{chosen: value})
+            what, wrong = [*what, f"{chosen}={shown(value)}"], False
+        n = len(named.get("X", ()))
+        named |= owners(target, n) if name.startswith("fit") else {}
+    parameters = parameters_of(function)
+    for _ in range(int(rng.integers(1, 3)) if parameters and wrong else 0):
+        p = parameters[rng.integers(len(parameters))]
+        value = WRONG[rng.integers(len(WRONG))]
+        if p.name == "n_jobs" and isinstance(value, numbers.Integral) and 1 < value < 1100:
+            value = -(10**6)  # a machine's worth of processes is what it asks for
+        what.append(f"{p.name}={shown(value)}")
+        if p.kind == p.VAR_POSITIONAL:
+            listed = [*listed, value][-int(rng.integers(1, 3)) :]
+        elif p.kind == p.VAR_KEYWORD:
+            named[str(rng.choice(["most_steps", "epsilon", "nonsense"]))] = value
+        elif p.name not in named and listed:
+            listed = [value, *listed[1:]]
+        else:
+            named[p.name] = value
+    if owner is not None and isinstance(inspect.getattr_static(owner, name), property):
+        return what, lambda: None, recorder
+    call = function if owner is None else getattr(target, name, None)
+
+    def run():
+        result = call(*listed, **named)
+        if inspect.isgenerator(result) or isinstance(result, map):
+            list(itertools.islice(result, 3))
+        elif hasattr(result, "__enter__") and hasattr(result, "gen"):
+            with result:
+                pass
+
+    return what, (run if call is not None else lambda: None), recorder
+
+
+class Spends(list):
+    """What an accountant was charged since."""
+
+    def __init__(self, accountant):
+        self.accountant, self.before = accountant, len(accountant.history)
+
+    def __bool__(self):
+        return len(self.accountant.history) > self.before
+
+
+# -- a call's limits -------------------------------------------------------------------------------
+
+SECONDS, GIBIBYTES = 10.0, 1.0
+
+
+class TookTooLong(BaseException):
+    """A call that ran into its limit of time."""
+
+
+@contextlib.contextmanager
+def limited():
+    """Limit a call's processor time, its waits, and the memory that it may add."""
+
+    def stop(*given):
+        raise TookTooLong
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    handlers = [(s, signal.signal(s, stop)) for s in (signal.SIGPROF, signal.SIGALRM)]
+    resource.setrlimit(
+        resource.RLIMIT_AS, (pages * resource.getpagesize() + int(GIBIBYTES * 2**30), most)
+    )
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 4 * SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
+def cut_off(call):
+    """`shown_by` with limits."""
+    try:
+        with limited():
+            return shown_by(call)
+    except TookTooLong as error:
+        return [f"took longer than {SECONDS:g} s"], error
+
+
 def fitted_models(secrets):
     """Each estimator fitted to a valid table, for the calls that ask about other rows."""
     models = []
@@ -637,6 +1255,7 @@ def fitted_models(secrets):
             with warnings.catch_warnings(), contextlib.suppress(Exception):
                 warnings.simplefilter("ignore")
                 models.append(model.fit(X, y, **owned))
+                model._rows_of_test = X, y
                 break
         else:
             models.append(None)
@@ -644,16 +1263,55 @@ def fitted_models(secrets):
 
 
 class Findings:
+    """What calls ended in, and which of them are faults, by kind of fault."""
+
     def __init__(self):
         self.calls = self.errors = 0
-        self.leaks, self.crashes, self.odd = [], [], []
+        self.faults = {}
         self.kinds = Counter()
 
+    def add(self, kind, seed, what, text):
+        self.faults.setdefault(kind, []).append((seed, what, text))
+
+    def of(self, kind):
+        return [fault for (of, *_), faults in self.faults.items() if of == kind for fault in faults]
+
     def __str__(self):
-        return (
-            f"{self.calls} calls, {self.errors} errors {dict(self.kinds.most_common())}\n"
-            f"{len(self.leaks)} leaks, {len(self.crashes)} charged and then crashed"
+        listed = sorted(self.faults.items(), key=lambda item: -len(item[1]))
+        lines = [f"{len(faults):5} {' '.join(kind)}" for kind, faults in listed]
+        return "\n".join(
+            [
+                f"{self.calls} calls, {self.errors} errors {dict(self.kinds.most_common())}",
+                *[f"{len(self.of(kind))} {kind}" for kind in KINDS],
+                *lines,
+            ]
         )
+
+
+KINDS = ("leaks", "counts", "lost charges", "odd", "slow", "memory")
+# Errors that the documentation names: what is missing, what is refused, and a bad value or type.
+DOCUMENTED = (ValueError, TypeError, Public, OSError, BROKEN)
+
+
+def place_of(error):
+    """Where an error arose, and whether that is in this file: in what a user passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1]
+    return f"{last.filename.split('skriemdp/')[-1]}:{last.name}", last.filename == __file__
+
+
+def fault_of(error, text):
+    """The kind of fault that an error is, or None."""
+    if isinstance(error, TookTooLong):
+        return "slow"
+    if isinstance(error, MemoryError):
+        return "memory"
+    withheld = "is not shown, because it may quote" in "".join(text)
+    allowed = (ValueError, TypeError) if withheld else DOCUMENTED
+    return None if isinstance(error, allowed) or place_of(error)[1] else "odd"
+
+
+DRAWS = (draw_call, draw_discovered, draw_parameter)
 
 
 def attack(first, n_calls, report=None):
@@ -662,27 +1320,44 @@ def attack(first, n_calls, report=None):
     both = secrets_of(first), secrets_of(first + 1)
     fitted = fitted_models(both[0])
     for seed in range(first, first + n_calls):
-        draw = draw_discovered if seed % 2 else draw_call
-        what, call, recorder = draw(seed, both[0], fitted)
-        text, error = shown_by(call)
+        draw = DRAWS[seed % 3]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            what, call, recorder = draw(seed, both[0], fitted)
+        begun = time.process_time()
+        text, error = cut_off(call)
+        took = time.process_time() - begun
         findings.calls += 1
+        told = f"{took:.1f} s" if took > SECONDS / 3 else ""
         if error is not None:
             findings.errors += 1
             findings.kinds[type(error).__name__] += 1
-            if not isinstance(error, (ValueError, TypeError)):
-                findings.odd.append((seed, what, text))
+            place = place_of(error)[0]
+            if fault := fault_of(error, text):
+                findings.add((fault, type(error).__name__, *what[:2], place), seed, what, text)
             if recorder.spends:
-                if report is not None:
-                    print(seed, what, *text, sep="\n", flush=True)
-                findings.crashes.append((seed, what, text))
-        if both[0].found_in(text):
-            what, call, _ = draw(seed, both[1], fitted)
-            again, _ = shown_by(call)
-            if both[1].found_in(again):
-                findings.leaks.append((seed, what, text))
-        if report is not None and (seed - first) % 1000 == 999:
+                findings.add(("lost charges", *what[:2], place), seed, what, text)
+        elif told:
+            findings.add(("slow", *what[:3]), seed, what, [told])
+        again = []
+        if both[0].found_in(text) or "some" in " ".join(what):
+            _, call, _ = draw(seed, both[1], fitted)
+            again, other = cut_off(call)
+        if both[0].found_in(text) and both[1].found_in(again):
+            findings.add(("leaks", *what[:2]), seed, what, text)
+        if again and error is not None and other is not None and said(error) != said(other):
+            findings.add(("counts", *what[:2]), seed, what, [said(error), said(other)])
+        if report is not None and findings.calls % 1000 == 0:
             report(findings)
+        skriemdp.set_config(**DEFAULTS)
     return findings
+
+
+def said(error):
+    return re.sub(r"0x[0-9a-f]+", "", str(error))
+
+
+DEFAULTS = skriemdp.get_config()
 
 
 def test_every_public_class_that_takes_rows_is_attacked():
@@ -729,8 +1404,7 @@ def test_a_new_method_goes_through_the_door(owner):
 @pytest.mark.slow
 def test_no_message_carries_a_record_and_no_charged_fit_crashes():
     findings = attack(0, 400)
-    assert findings.leaks == []
-    assert findings.crashes == []
+    assert [findings.of(kind) for kind in KINDS] == [[]] * len(KINDS)
     assert findings.errors > 150
 
 
@@ -959,7 +1633,11 @@ def test_labels_of_a_hyperboloid_are_no_tangent_vectors():
 
 if __name__ == "__main__":
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 10**6
+    os.chdir(tempfile.mkdtemp())
+    tempfile.tempdir = os.getcwd()
     found = attack(first, int(sys.argv[1]), lambda f: print(f, flush=True))
     print(found)
-    for seed, what, text in found.leaks[:20] + found.crashes[:40] + found.odd[:20]:
-        print(seed, what, *text, "\n", sep="\n")
+    for kind, faults in found.faults.items():
+        print("\n==", *kind, len(faults))
+        for seed, what, text in faults[:3]:
+            print(seed, what, *(line[:500] for line in text[:3]), sep="\n")

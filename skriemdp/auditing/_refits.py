@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from skriemdp._errors import PublicValueError
 from skriemdp._selection.parts import Uncharged
-from skriemdp._validation import check_count, check_fraction
+from skriemdp._validation import check_count, check_fraction, check_jobs
 from skriemdp.auditing._bounds import AuditResult, audit_scores
 from skriemdp.auditing._canaries import Neighbours, worst_case_neighbours
 
@@ -127,6 +127,7 @@ def audit_estimator(
     """
     check_count(minimum=50, trials=trials)
     check_fraction(confidence=confidence)
+    check_jobs(n_jobs)
     for name, value in estimator.get_params(deep=True).items():
         if name.split("__")[-1] == "random_state" and value is not None:
             raise PublicValueError(

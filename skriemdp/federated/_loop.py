@@ -20,7 +20,7 @@ import numpy as np
 
 from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._progress import counted
-from skriemdp._validation import check_count, check_option
+from skriemdp._validation import check_count, check_jobs, check_option
 from skriemdp.federated._attendance import reply
 from skriemdp.federated._messages import (
     LocalTask,
@@ -280,6 +280,7 @@ class InProcessTransport:
     """
 
     def __init__(self, agents: Mapping[Any, Any], together: Any = None, n_jobs: int | None = None):
+        check_jobs(n_jobs)
         self.agents, self.together, self.n_jobs = dict(agents), together, n_jobs
 
     def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:

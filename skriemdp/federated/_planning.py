@@ -22,6 +22,7 @@ from skriemdp._random import check_random_state, public_generator
 from skriemdp._validation import (
     check_count,
     check_fraction,
+    check_jobs,
     check_option,
     check_positive,
     check_scale,
@@ -39,8 +40,6 @@ from skriemdp.privacy._calibration import calibrate
 from skriemdp.privacy._event import Event
 from skriemdp.privacy._events import compose
 
-# Largest number of processes; more would fail on any machine, and only after the charge.
-_MOST_JOBS = 1024
 # Root mean square length of the noise in a result, over the radius of the ball: half, and a tenth
 # of that to spare (benchmarks/federated.py --only rounds).
 _ROOM = 0.45
@@ -73,13 +72,7 @@ def check_settings(run: Any) -> None:
     check_parameters(run.estimator)
     if run.clients_per_person is not None:
         check_count(clients_per_person=run.clients_per_person)
-    if run.n_jobs is not None and run.n_jobs != -1:
-        check_count(n_jobs=run.n_jobs)
-        if run.n_jobs > _MOST_JOBS:
-            raise PublicValueError(
-                f"n_jobs must be at most {_MOST_JOBS}, got {shown(run.n_jobs)}; pass -1 for one "
-                "per processor."
-            )
+    check_jobs(run.n_jobs)
     if run.clip_norm is not None:
         check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
