@@ -12,6 +12,10 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
 from skriemdp._core.arithmetic import INTEGERS, PLAIN
@@ -327,3 +331,36 @@ def test_candidates_are_those_of_a_parameter_grid(grid):
 def test_what_is_no_grid_is_refused(grid, error):
     with pytest.raises(error, match="param_grid"):
         candidates_of(grid, lambda count: None)
+
+
+SEARCHED = {
+    "mean": (GAUSSIAN, {"radius": [0.3, 1.0]}, None),
+    "mean on a sphere": (
+        PrivateFrechetMean("sphere", radius=0.5, noise="gaussian"),
+        {"radius": [0.3, 0.5]},
+        None,
+    ),
+    "class means": (PrivateMinimumDistanceToMean(), {"radius": [0.3, 1.0]}, np.arange(200) % 2),
+    "classifier": (PrivateNoisyAdaGrad(n_steps=2), {"alpha": [0.0, 0.1]}, np.arange(200) % 2),
+    "components": (PrivatePrincipalEigenvector(), {"n_components": [1, 2]}, None),
+    "ratings": (PrivateMatrixCompletion(signal_test="none"), {"rank": [0, 1]}, None),
+    "regression": (PrivateHyperbolicRegressor(n_steps=2), {"radius": [1.0, 2.0]}, 0.1 * X),
+}
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [lambda model, X, y: model.nonsense, lambda model, X, y: 1 / 0],
+    ids=["of attributes", "of numbers"],
+)
+@pytest.mark.parametrize("name", SEARCHED)
+def test_a_loss_that_fails_is_refused_before_the_charge(name, loss, recording_accountant):
+    """Made-up records suit every estimator, whatever its manifold is a manifold of."""
+    model, grid, y = SEARCHED[name]
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True) if "sphere" in name else X
+    search = PrivateGridSearchCV(model, grid, loss=loss, accountant=recording_accountant)
+    with pytest.raises((TypeError, ValueError), match="loss raised .* on made-up records, and wou"):
+        search.fit(rows, y)
+    assert recording_accountant.spends == []
+    search.set_params(loss=lambda model, X, y: np.zeros(X.shape[0])).fit(rows, y)
+    assert len(recording_accountant.spends) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -453,10 +454,10 @@ class PrivateGridSearchCV(AsksForRows):
             if isinstance(last, PerGroup):  # the loss sees what is inside, and transformed rows
                 model, given = last.estimator, last._tried(given).shape
             geometry, x_shape = None, given
-            if hasattr(step, "manifold"):
-                like = np.empty((0, *given))
-                geometry = geometry_of(like, step.manifold)
-                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
+            with contextlib.suppress(TypeError, ValueError, AttributeError):  # of vectors
+                geometry = geometry_of(np.empty((0, *given)), step.manifold)
+            if geometry is not None and geometry.shape != tuple(x_shape):
+                if math.prod(geometry.shape) == x_shape[0]:
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")
             made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
