@@ -119,7 +119,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
         if name in _LIMITS:
             if not isinstance(value, numbers.Real) or isinstance(value, bool):
                 raise PublicTypeError(f"{name} must be a number >= 1, got {type(value).__name__}.")
-            if math.isnan(value) or value < 1:
+            if isinstance(value, float) and math.isnan(value) or value < 1:
                 raise PublicValueError(f"{name} must be a number >= 1 (inf for no limit).")
         elif name in _OPTIONS:
             if type(value) is not type(_OPTIONS[name][0]) or value not in _OPTIONS[name]:

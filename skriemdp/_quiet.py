@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
 from skriemdp._documented import Documented
-from skriemdp._errors import Public, PublicRuntimeError, PublicValueError
+from skriemdp._errors import Public, PublicTypeError, PublicValueError
 from skriemdp._warnings import after_a_charge
 
 R = TypeVar("R")
@@ -35,6 +35,7 @@ _OPTIONAL = frozenset(
     "autograd cryptography dask distributed dp_accounting flwr jax matplotlib moabb nvflare opendp "
     "pandas polars pyarrow pyriemann torch".split()
 )
+_OF_A_VALUE = (LookupError, ArithmeticError, AssertionError, NotImplementedError)
 _LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 
 
@@ -78,18 +79,22 @@ def _alone(error: E) -> E:
 
 
 def _same_type(error: Exception, text: str) -> Exception:
-    """A public error with this text, of the same built-in type as `error` or of the nearest one."""
-    # Of an int, too large for a float; or of a kind of table that something cannot read.
-    if isinstance(error, (OverflowError, NotImplementedError)):
+    """A public error with this text: of an argument's type or value, else of the same type.
+
+    That something has no such attribute, entry or quotient is said of what was passed.
+    """
+    if isinstance(error, AttributeError):
+        return PublicTypeError(text)
+    if isinstance(error, _OF_A_VALUE):
         return PublicValueError(text)
     for kind in type(error).__mro__:
         for public in Public.__subclasses__():
             if public.__bases__ == (Public, kind):
                 return public(text)
-        if kind.__module__ in ("builtins", "numpy.linalg"):
+        if kind.__module__ in ("builtins", "numpy.linalg") and not issubclass(Exception, kind):
             with contextlib.suppress(Exception):
                 return _marked(kind(text))
-    return PublicRuntimeError(text)
+    return PublicValueError(text)
 
 
 def _marked(error: Any) -> Any:

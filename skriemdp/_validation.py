@@ -8,6 +8,8 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from skriemdp._errors import PublicTypeError, PublicValueError
 
 
@@ -119,6 +121,31 @@ def check_jobs(n_jobs: Any) -> None:
             f"n_jobs must be at most {_MOST_JOBS}, got {shown(n_jobs)}; pass -1 for one per "
             "processor."
         )
+
+
+def check_instance(kind: type, cure: str, **values: Any) -> None:
+    """TypeError unless each keyword argument is an object of this class; `cure` says how to get it.
+
+    One that has only some of its attributes would fail later, in words about these.
+    """
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise PublicTypeError(
+                f"{name} must be {article} {kind.__name__}, got {shown(value)}; {cure}."
+            )
+
+
+def check_generator(rng: Any) -> None:
+    """TypeError unless `rng` is a generator of random numbers of NumPy."""
+    check_instance(np.random.Generator, "pass numpy.random.default_rng()", rng=rng)
+
+
+def check_methods(wanted: str, *methods: str, **values: Any) -> None:
+    """TypeError unless each keyword argument is an object with these methods, in words `wanted`."""
+    for name, value in values.items():
+        if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
+            raise PublicTypeError(f"{name} must be {wanted}, got {shown(value)}.")
 
 
 def check_function(name: str, value: Any, *arguments: str) -> None:

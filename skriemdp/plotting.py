@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from skriemdp._errors import PublicValueError
 from skriemdp._quiet import QuietQueries, read_numbers
+from skriemdp._validation import check_instance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,10 +29,16 @@ __all__ = [
 ]
 
 
-def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
+def _axes(ax: Any, **kwargs: Any) -> Any:
     import matplotlib.pyplot as plt
 
-    return plt.subplots(**kwargs)[1] if ax is None else ax
+    if ax is None:
+        return plt.subplots(**kwargs)[1]
+    several = kwargs.get("ncols", 1) > 1
+    each, cure = ax if several else [ax], "pass axes of pyplot.subplots(), or None"
+    for one in np.atleast_1d(np.asarray(each, dtype=object)).ravel():
+        check_instance(plt.Axes, cure, **{"axes" if several else "ax": one})
+    return ax
 
 
 def _unit_circle(ax: Axes, count: int, width: float) -> None:

@@ -32,9 +32,10 @@ from skriemdp._errors import PublicNotImplementedError, PublicTypeError, PublicV
 from skriemdp._groups import Groups, check_order, read_groups
 from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers
 from skriemdp._random import public_generator
-from skriemdp._validation import shown
+from skriemdp._validation import check_instance, shown
 from skriemdp._warnings import warn_user
 from skriemdp.geometry import Geometry, as_geometry
+from skriemdp.geometry._base import check_geometry
 from skriemdp.geometry._tiles import map_tiles, one_by_one
 
 __all__ = ["PerGroup", "Recenter", "own_means", "usable_rows"]
@@ -164,6 +165,9 @@ def own_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
     Where the logarithms of a geometry are iterated together until all have converged, a group's
     mean would tell of the others': there the groups are computed one at a time.
     """
+    check_geometry(geometry)
+    cure = "PerGroup(Recenter(manifold), estimator).fit(X, groups=ids) makes it of ids"
+    check_instance(Groups, cure, groups=groups)
     if not geometry.separate_rows and groups.count > 1:
         each = (groups.select(np.array([k])) for k in range(groups.count))
         return np.concatenate([own_means(geometry, points, group) for group in each])

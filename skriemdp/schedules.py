@@ -25,7 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
+from skriemdp._validation import (
+    check_count,
+    check_instance,
+    check_nonnegative,
+    check_option,
+    check_positive,
+)
 
 __all__ = [
     "FUNCTION_CLASSES",
@@ -313,6 +319,7 @@ def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 
     >>> plan.output, plan.utility_bound < 0.01
     ('weighted-average', True)
     """
+    check_instance(FunctionClass, "pass FunctionClass(name, ...)", function_class=function_class)
     check_count(n=n, max_steps=max_steps)
     check_positive(mu=mu)
     diameter = function_class.gradient_diameter or 2.0 * function_class.lipschitz

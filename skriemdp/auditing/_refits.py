@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from skriemdp._errors import PublicValueError
 from skriemdp._selection.parts import Uncharged
-from skriemdp._validation import check_count, check_fraction, check_jobs
+from skriemdp._validation import check_count, check_fraction, check_jobs, check_methods
 from skriemdp.auditing._bounds import AuditResult, audit_scores
 from skriemdp.auditing._canaries import Neighbours, worst_case_neighbours
 
@@ -125,6 +125,7 @@ def audit_estimator(
     >>> audit.stated, audit.refuted
     (4.0, False)
     """
+    check_methods("a private estimator", "fit", "get_params", estimator=estimator)
     check_count(minimum=50, trials=trials)
     check_fraction(confidence=confidence)
     check_jobs(n_jobs)

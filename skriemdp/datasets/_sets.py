@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.fft import fft2, ifft2
 
 from skriemdp._errors import PublicValueError
 from skriemdp._quiet import quiet, read_numbers
-from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
-
-if TYPE_CHECKING:
-    from skriemdp.geometry._base import Geometry
+from skriemdp._validation import (
+    check_count,
+    check_generator,
+    check_nonnegative,
+    check_option,
+    check_positive,
+)
+from skriemdp.geometry._base import Geometry, check_geometry
 
 FEATURES = ("position", "intensity", "gradient", "curvature", "gabor")
 # Bytes of features in memory at a time.
@@ -243,10 +245,12 @@ def make_cloud(
     ndarray of shape (n, *geometry.shape)
         Every point lies in the ball.
     """
+    check_geometry(geometry)
     check_count(n=n)
     check_positive(radius=radius)
     check_nonnegative(offset=offset)
     rng = np.random.default_rng() if rng is None else rng
+    check_generator(rng)
     center = geometry.base_point if center is None else np.asarray(center, dtype=float)
     direction = rng.standard_normal(geometry.dim)
     shift = offset * radius * direction / np.linalg.norm(direction)
@@ -322,6 +326,7 @@ def make_people(
     check_count(minimum=n_channels, samples_of_a_trial=_SAMPLES)
     check_nonnegative(effect=effect)
     rng = np.random.default_rng() if rng is None else rng
+    check_generator(rng)
     p = n_channels
     groups = np.repeat(np.arange(n_people), n_trials)
     y = np.tile(np.arange(n_trials) % 2, n_people)

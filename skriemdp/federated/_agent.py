@@ -33,6 +33,7 @@ from skriemdp.federated._messages import (
     LocalUpdate,
     check_release_name,
     check_round,
+    checked_tasks,
     is_within,
 )
 from skriemdp.federated._shares import Shares, noted
@@ -106,7 +107,7 @@ class AnswerBook:
             If the release was begun from another point, or begun and never finished: its noise may
             be out, so it is not drawn again.
         """
-        digest, release = _digest(task.point), _release(task)
+        release, digest = _release(task), _digest(task.point)
         with self._begun() as connection:
             row = connection.execute(
                 "SELECT point, answer FROM answers WHERE client = ? AND fit = ? AND round = ?",
@@ -134,6 +135,7 @@ class AnswerBook:
 
 
 def _release(task: LocalTask) -> tuple:
+    checked_tasks([task])
     check_release_name(task.fit_id)
     check_round(task.round)
     return repr(task.client), task.fit_id, task.round

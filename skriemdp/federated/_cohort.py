@@ -168,6 +168,8 @@ class Cohort:
 
     def signed(self, name: str, signature: bytes, message: bytes) -> bool:
         """Whether client `name` signed `message`."""
+        if not isinstance(name, str) or name not in self.members:
+            raise PublicValueError(f"name={shown(name)} is no member of this cohort.")
         crypto = primitives()
         key = crypto.ed25519.Ed25519PublicKey.from_public_bytes(self.members[name])
         try:

@@ -23,6 +23,7 @@ from skriemdp.federated._attendance import (
     words_of,
 )
 from skriemdp.federated._cohort import Cohort
+from skriemdp.federated._loop import check_run
 from skriemdp.federated._masks import KEY_BYTES, pair_keys
 from skriemdp.federated._messages import RefusedUpdate, check_release_name
 from skriemdp.federated._shares import Shares
@@ -81,6 +82,7 @@ class CohortLoop:
             Too few clients attended, or some did not add in any attempt; or the masks did not
             cancel, after which nobody is asked again.
         """
+        check_run("relay", transport, checkpoint)
         check_release_name(fit_id)
         kept = None if checkpoint is None else checkpoint.load(fit_id)
         attempts: list[dict] = [] if kept is None else kept["attempts"]

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from skriemdp._errors import PublicTimeoutError, PublicValueError
+from skriemdp._validation import check_count, shown
 from skriemdp.federated._agent import check_deployed
 from skriemdp.federated._attendance import reply
 from skriemdp.federated._masks import number, whole
@@ -59,6 +60,9 @@ class LocalAgent(socketserver.ThreadingTCPServer):
                 "this agent is of no cohort; make it with cohort= and identity=."
             )
         check_deployed(agent.accountant)
+        check_count(minimum=0, port=port)
+        if port > 65535:
+            raise PublicValueError(f"port must be at most 65535, or 0 for any, got {shown(port)}.")
         self.agent = agent
         self._turn, self._lock = threading.Lock(), threading.Lock()
         # Connections whose messages are incomplete, the oldest first, and the number of all.

@@ -20,13 +20,15 @@ import numpy as np
 
 from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._progress import counted
-from skriemdp._validation import check_count, check_jobs, check_option
+from skriemdp._validation import check_count, check_jobs, check_methods, check_option
 from skriemdp.federated._attendance import reply
 from skriemdp.federated._messages import (
     LocalTask,
     LocalUpdate,
     RefusedUpdate,
+    check_messages,
     check_release_name,
+    checked_tasks,
     checked_updates,
 )
 from skriemdp.ledger._accountant import BudgetError
@@ -54,6 +56,19 @@ def _frechet(
     for _ in range(n_steps):
         point = tangent_mean(geometry, point, updates, weights)
     return point
+
+
+def check_run(asking: str, transport: Any, checkpoint: Any) -> None:
+    """TypeError unless a loop can ask through `transport` and store its progress."""
+    wanted = f"InProcessTransport(agents), or another object with a method {asking}"
+    check_methods(wanted, asking, transport=transport)
+    check_checkpoint(checkpoint)
+
+
+def check_checkpoint(checkpoint: Any) -> None:
+    """TypeError unless `checkpoint` is None or stores the progress of a run."""
+    if checkpoint is not None:
+        check_methods("Checkpoint(path), or None", "load", "save", checkpoint=checkpoint)
 
 
 class Checkpoint:
@@ -196,6 +211,7 @@ class ServerLoop:
         ValueError
             If the checkpoint holds a run of this name with other settings; nobody is asked.
         """
+        check_run("run", transport, checkpoint)
         state, refusals = self.opened(start, fit_id, checkpoint), []
         point, chosen = state["point"], state["chosen"]
         first = state["next_round"]
@@ -217,6 +233,7 @@ class ServerLoop:
 
     def opened(self, start: np.ndarray, fit_id: str, checkpoint: Any = None) -> dict:
         """The state from which `run` continues."""
+        check_checkpoint(checkpoint)
         check_release_name(fit_id)
         start = np.asarray(start, dtype=float)
         state = None if checkpoint is None else checkpoint.load(fit_id)
@@ -284,6 +301,7 @@ class InProcessTransport:
         self.agents, self.together, self.n_jobs = dict(agents), together, n_jobs
 
     def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
+        tasks = checked_tasks(tasks)
         if self.together is not None:
             return [(update.client, update) for update in self.together.handle(tasks)]
         pairs = [(self.agents[task.client], task) for task in tasks]
@@ -296,6 +314,7 @@ class InProcessTransport:
 
     def relay(self, messages: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
         """Answers to the messages of a secure sum."""
+        check_messages(messages)
         known = {name: data for name, data in messages.items() if name in self.agents}
         return [(name, reply(self.agents[name], data)) for name, data in known.items()]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._errors import PublicTypeError, PublicValueError
+from skriemdp._validation import check_instance
 
 if TYPE_CHECKING:
     from skriemdp.geometry._ball import GeodesicBall
@@ -213,3 +214,16 @@ def _judged(
         outside = ~is_within(domain, points[on])
         findings[on[near & outside]] = "outside the public ball"
     return findings.tolist()
+
+
+def checked_tasks(tasks: Iterable[LocalTask]) -> list[LocalTask]:
+    """The tasks as a list; TypeError unless they are tasks."""
+    tasks = list(tasks)
+    for task in tasks:
+        check_instance(LocalTask, "pass LocalTask(fit_id, round, client, point)", task=task)
+    return tasks
+
+
+def check_messages(messages: Any) -> None:
+    """TypeError unless `messages` say what is sent to whom."""
+    check_instance(Mapping, "pass a dict of bytes by client", messages=messages)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import binom
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_count, check_option
+from skriemdp._validation import check_count, check_generator, check_option
 from skriemdp.privacy._events import (
     Event,
     FixedSizeSampledGaussianEvent,
@@ -68,6 +68,7 @@ class Participation:
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Client indices of each round, shape ``(n_rounds, clients_per_round)``."""
+        check_generator(rng)
         if self.rule == "uniform" or self.clients_per_round == self.n_clients:
             rows = [
                 np.sort(rng.choice(self.n_clients, self.clients_per_round, replace=False))

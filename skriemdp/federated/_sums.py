@@ -24,11 +24,12 @@ from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._mechanisms.sum import noised
 from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
-from skriemdp._validation import check_count, check_option
+from skriemdp._validation import check_count, check_instance, check_option
 from skriemdp._warnings import unwarned
 from skriemdp.federated._agent import AnswerBook, SumsAgent
 from skriemdp.federated._agreement import MOST_TOTAL, Agreement
 from skriemdp.federated._attendance import AttendanceBook, Member
+from skriemdp.federated._loop import check_run
 from skriemdp.federated._masks import digest
 from skriemdp.federated._messages import (
     LocalTask,
@@ -399,6 +400,7 @@ class SumsLoop:
             If a coordinator's ledger has no room, or holds this run and the checkpoint does not:
             another noise on the same sums would be a second release.
         """
+        check_run("run", transport, checkpoint)
         check_release_name(fit_id)
         asked = digest("question", self.question.tobytes()).hex()
         state = None if checkpoint is None else checkpoint.load(fit_id)
@@ -561,6 +563,7 @@ def learn_from_sums(
         ledgers.  Of a secure sum it states what all attempts cost together of which this server
         knows.
     """
+    check_instance(Uploads, "pass what run() of a loop returned first", uploads=uploads)
     estimator, facts = _at_server(estimator, X, y, grouped)
     n = uploads.size or sum((sizes or {})[client] for client in uploads.clients)
     facts |= {"n": n}

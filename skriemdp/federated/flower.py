@@ -47,11 +47,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._validation import check_count, check_option, check_positive, shown
+from skriemdp._validation import (
+    check_count,
+    check_instance,
+    check_methods,
+    check_option,
+    check_positive,
+    shown,
+)
 from skriemdp.federated._agent import check_deployed
 from skriemdp.federated._local_agent import ask
 from skriemdp.federated._loop import Checkpoint
-from skriemdp.federated._messages import LocalTask, LocalUpdate
+from skriemdp.federated._messages import LocalTask, LocalUpdate, check_messages, checked_tasks
 from skriemdp.federated._round_releases import RoundBudget
 from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
 from skriemdp.privacy._events import Event
@@ -193,6 +200,7 @@ class GridTransport:
 
     def wait_for_nodes(self, seconds: float) -> set:
         """Wait until all clients are connected, at most so long; returns those that are."""
+        check_methods("Flower's grid", "get_node_ids", grid=self.grid)
         deadline = time.monotonic() + seconds
         while True:
             online = set(self.grid.get_node_ids())
@@ -203,11 +211,13 @@ class GridTransport:
 
     def run(self, tasks: Iterable[LocalTask]) -> Iterator[tuple[Any, ...]]:
         """Pairs (client, update); clients that do not answer in time are missing."""
+        tasks = checked_tasks(tasks)
         for task, reply in self._replies({task: self._message(task) for task in tasks}):
             yield task.client, self._update(task, reply)
 
     def relay(self, messages: Mapping[str, bytes]) -> Iterator[tuple[str, Any]]:
         """Pairs (client, answer) of a secure sum; clients run :func:`make_relay_app`."""
+        check_messages(messages)
         asked = {
             client: self._to(client, RecordDict({"message": ConfigRecord({"bytes": data})}), "")
             for client, data in messages.items()
@@ -462,6 +472,7 @@ class FlowerAccountant:
         BudgetError
             The file is another one, or an older copy.
         """
+        check_instance(Mapping, "pass what state_dict() returned", state=state)
         if state.get("dataset") != self.budget.name:
             raise BudgetError(
                 f"the state is of data set {shown(state.get('dataset'))}, and the budget is of "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
+from skriemdp._validation import check_instance
 from skriemdp.geometry._elementary import dot, length
 from skriemdp.geometry._tiles import tiles
 
@@ -531,3 +532,9 @@ class CoordinateGeometry(Geometry):
         if tangent_vector_b is not tangent_vector_a:
             b = self.coordinates_from_tangent(point, tangent_vector_b)
         return dot(array_namespace(a, b), a, b)[..., 0]
+
+
+def check_geometry(geometry: Any) -> None:
+    """TypeError unless `geometry` is a geometry; a name or a manifold of others is not one yet."""
+    cure = "convert a name or a manifold with skriemdp.geometry.as_geometry(manifold, point_shape)"
+    check_instance(Geometry, cure, geometry=geometry)

@@ -17,6 +17,7 @@ from types import ModuleType
 import numpy as np
 
 from skriemdp._arrays import Array, device
+from skriemdp._validation import check_generator
 from skriemdp.geometry._base import Embedding
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
@@ -95,6 +96,7 @@ def q_factor(xp: ModuleType, matrix: Array) -> Array:
 
 def uniform(rng: np.random.Generator, n: int, p: int) -> Array:
     """A NumPy (n, p) matrix with orthonormal columns, uniform (Haar), from a NumPy generator."""
+    check_generator(rng)
     q, r = np.linalg.qr(rng.standard_normal((n, p)))
     return q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from skriemdp._arrays import Array, array_namespace
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_generator, check_positive
 from skriemdp.geometry._base import CoordinateGeometry, Embedding, Reach, SymmetricSpace
 from skriemdp.geometry._columns import layout
 from skriemdp.geometry._curvature import constant_form
@@ -82,6 +82,7 @@ class Sphere(CoordinateGeometry):
 
     def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
+        check_generator(rng)
         point = rng.standard_normal(self.dim + 1)
         return point * (self.radius / np.linalg.norm(point))
 

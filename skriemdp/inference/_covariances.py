@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from skriemdp._random import public_generator
+from skriemdp._validation import check_generator
 from skriemdp.geometry._base import Geometry
 
 # Number of vectors drawn for a Hessian, each an eigenproblem, up to each dimension; and vectors
@@ -109,6 +110,7 @@ def symmetric_noise(rng: np.random.Generator, draws: int, d: int) -> np.ndarray:
 
     For the simulation of released numbers only: public randomness, shape (draws, d, d).
     """
+    check_generator(rng)
     square = rng.standard_normal((draws, d, d))
     return (square + np.swapaxes(square, -1, -2)) / 2.0
 

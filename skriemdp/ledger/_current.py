@@ -143,7 +143,14 @@ def active_accountant_token(token: dict | None = None) -> dict:
 
 def _sent(token: dict | None) -> PrivacyAccountant | None:
     """Return the accountant that a token of another process names."""
-    if not token or token["process"] == [*this_process(), _nonce]:
+    if token is None or (isinstance(token, dict) and not token):
+        return None
+    known = isinstance(token, dict) and {"handle", "refused"} & set(token)
+    if not known or "process" not in token or ("handle" in token and "default" not in token):
+        raise PublicTypeError(
+            f"token must be what active_accountant_token() returned, or None, got {shown(token)}."
+        )
+    if token["process"] == [*this_process(), _nonce]:
         return None
     if "refused" in token:
         raise BudgetError(token["refused"])

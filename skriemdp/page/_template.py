@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skriemdp._validation import check_instance
 from skriemdp.ledger._filters import round_down, round_up
 from skriemdp.ledger._statements import percent
 from skriemdp.ledger._units import PRESENT
@@ -89,6 +90,7 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _of_file(facts: Facts) -> dict[str, Any]:
+    check_instance(Facts, "pass what gather(path) returns", facts=facts)
     findings, shown, everything = facts.findings, facts.accounts, facts.everything
     roots = [each for each in everything if each.parent is None]
     limited, broken = [each for each in roots if each.limited], bool(facts.read.problems)

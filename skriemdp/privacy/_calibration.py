@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, ndtri_exp
 
 from skriemdp._errors import PublicArithmeticError, PublicValueError
-from skriemdp._validation import check_fraction, check_nonnegative, check_positive
+from skriemdp._validation import check_fraction, check_methods, check_nonnegative, check_positive
 
 if TYPE_CHECKING:
     from skriemdp.privacy._event import Event
@@ -254,7 +254,10 @@ def calibrate(
     low, high = (float(end) for end in bracket)
     if not 0.0 < low < high < math.inf:
         raise PublicValueError(f"bracket must be increasing, positive and finite, got {bracket!r}.")
-    key = make_event(low), make_event(high), epsilon, delta, low, high
+    ends = make_event(low), make_event(high)
+    for event in ends:
+        check_methods("an Event", "epsilon", "delta", **{"make_event(noise)": event})
+    key = *ends, epsilon, delta, low, high
     if key in _CALIBRATED:
         noise, event = _CALIBRATED[key]
         # Two families may agree at both ends; what counts is the event of the answer.

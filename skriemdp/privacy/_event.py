@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from skriemdp._errors import PublicTypeError
-from skriemdp._validation import check_fraction, check_nonnegative
+from skriemdp._validation import check_fraction, check_instance, check_nonnegative
 from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy._loss_distributions import LARGEST_LOSS, PrivacyLossDistribution
 from skriemdp.privacy._renyi import renyi_delta, renyi_epsilon
@@ -209,8 +208,7 @@ def normalize_fields(event: Event) -> None:
 def check_events(events: Iterable[Any]) -> None:
     """TypeError unless all are events."""
     for event in events:
-        if not isinstance(event, Event):
-            raise PublicTypeError(f"an event must be an Event, got {type(event).__name__}.")
+        check_instance(Event, "pass one of skriemdp.privacy, or as_event(release)", event=event)
 
 
 def plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_option, check_positive
+from skriemdp._validation import check_generator, check_option, check_positive
 from skriemdp.privacy._event import (
     Event,
     convex_profile,
@@ -366,6 +366,7 @@ class SelectionEvent(Event):
         rng : numpy.random.Generator
             Secret randomness.
         """
+        check_generator(rng)
         if self.law == "poisson":
             return int(rng.poisson(self.mean))
         if self.shape == 0.0:

@@ -23,6 +23,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr, ndtri_exp
 
 from skriemdp._errors import PublicValueError
+from skriemdp._validation import check_positive
 
 # Mass that a composition may cut off; it is added to the mass at infinity.
 TAIL = 1e-13
@@ -345,6 +346,7 @@ def privacy_parameters_loss(
     epsilon: float, delta: float, interval: float
 ) -> PrivacyLossDistribution:
     """The pair that dominates every (epsilon, delta)-DP release (Kairouz, Oh, Viswanath 2015)."""
+    check_positive(interval=interval)
     k = math.floor(epsilon / interval)
     _check_size(k)
     odds = math.exp(-epsilon)

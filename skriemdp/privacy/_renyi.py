@@ -10,6 +10,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, ndtr
 
+from skriemdp._errors import PublicValueError
+from skriemdp._validation import shown
+
 # Log of (order - 1), where conversions look for the best order; every order is valid.
 _LOG_ORDERS = np.linspace(-10.0, 12.0, 45)
 _UP = 1.0 + 1e-12
@@ -67,6 +70,8 @@ def randomized_response_renyi(epsilon: float, order: float) -> float:
     """
     if order == math.inf:
         return epsilon
+    if not order > 1.0:
+        raise PublicValueError(f"order must be above 1, got {shown(order)}.")
     if epsilon < 1e-5:
         # The exact value cancels to nothing here; D <= order * epsilon^2 / 2 always.
         return min(epsilon, 0.5 * order * epsilon * epsilon * _UP)

@@ -13,8 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skriemdp._errors import PublicTypeError, PublicValueError
-from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
+from skriemdp._errors import PublicValueError
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_instance,
+    check_nonnegative,
+    check_positive,
+)
 
 __all__ = [
     "answers_sensitivity",
@@ -76,13 +82,10 @@ class Sensitivity:
         check_positive(allow_inf=True, presence=self.presence)
 
 
-def check_sensitivity(sensitivity: object) -> None:
+def check_sensitivity(sensitivity: object, name: str = "sensitivity") -> None:
     """TypeError for a bare number: what scales noise must come with its theorem."""
-    if not isinstance(sensitivity, Sensitivity):
-        raise PublicTypeError(
-            f"sensitivity must be a Sensitivity, got {type(sensitivity).__name__}; make it with a "
-            "function of skriemdp.privacy, such as ball_sensitivity(radius)."
-        )
+    cure = "make it with a function of skriemdp.privacy, such as ball_sensitivity(radius)"
+    check_instance(Sensitivity, cure, **{name: sensitivity})
 
 
 def ball_sensitivity(radius: float) -> Sensitivity:
@@ -160,6 +163,7 @@ def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensi
         `moved` and twice ``2^-50`` of the longest total, whose presence needs it once.  floats.md,
         "Floating-point noise on an exact total".
     """
+    check_sensitivity(bound, "bound")
     check_positive(moved=moved, n=n)
     longest = moved * (bound.presence / bound.value)
     rounding = 2.0**-50 * n * longest
@@ -304,6 +308,7 @@ def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
 
 def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
     """Sensitivity of a sum divided by a public number."""
+    check_sensitivity(total, "total")
     check_positive(n=n)
     return Sensitivity(total.value / n * _UP, total.theorem, total.presence / n * _UP)
 

@@ -14,9 +14,9 @@ from scipy.special import gammaln
 
 from skriemdp._arrays import array_namespace, device
 from skriemdp._errors import PublicTypeError, PublicValueError
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_generator, check_positive
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._base import Geometry, SymmetricSpace
+from skriemdp.geometry._base import Geometry, SymmetricSpace, check_geometry
 from skriemdp.geometry._hyperbolic import Hyperboloid
 from skriemdp.riemannian_laws._distributions_matrix import (
     sample_gaussian_logarithms,
@@ -46,11 +46,7 @@ class _RadialLaw(abc.ABC):
         return (r / self._length) ** self._power / self._power
 
     def _check(self) -> None:
-        if not isinstance(self.geometry, Geometry):
-            raise PublicTypeError(
-                f"geometry must be a skriemdp.geometry object, got {type(self.geometry).__name__}; "
-                "convert with skriemdp.geometry.as_geometry."
-            )
+        check_geometry(self.geometry)
         space = self.geometry.symmetric_space
         if space is None:
             raise PublicTypeError(
@@ -130,6 +126,7 @@ class _RadialLaw(abc.ABC):
 
         They keep full accuracy where the points themselves lose it (far out in hyperbolic space).
         """
+        check_generator(rng)
         size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
         if self._of_matrices:
             count = math.prod(size)

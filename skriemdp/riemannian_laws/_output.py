@@ -14,7 +14,7 @@ from skriemdp._errors import PublicValueError
 from skriemdp._mechanisms import noise
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._ball import GeodesicBall
-from skriemdp.geometry._base import Geometry, SymmetricSpace
+from skriemdp.geometry._base import Geometry, SymmetricSpace, check_geometry
 from skriemdp.privacy._events import Event, PureEvent
 from skriemdp.privacy._sensitivity import Sensitivity, check_sensitivity
 from skriemdp.riemannian_laws._distributions import RiemannianGaussian, RiemannianLaplace
@@ -25,6 +25,7 @@ from skriemdp.riemannian_laws._profiles import RiemannianEvent, calibrated_riema
 
 def _space(geometry: Geometry) -> SymmetricSpace:
     """Space, dimension and curvature as RiemannianEvent wants them."""
+    check_geometry(geometry)
     space = geometry.symmetric_space
     if space is not None and (space.name != "spd" or space.size == 2):
         return space
@@ -371,6 +372,7 @@ class KNormGradientMechanism:
 
 
 def _check_hadamard(geometry: Geometry) -> None:
+    check_geometry(geometry)
     if not geometry.is_hadamard:
         raise PublicValueError(
             f"the K-norm gradient law is drawn exactly on Hadamard manifolds only, got {geometry}; "
