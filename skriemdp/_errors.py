@@ -36,6 +36,10 @@ class PublicArithmeticError(Public, ArithmeticError):
     """A computation with public numbers that failed."""
 
 
+class PublicMemoryError(Public, MemoryError):
+    """Something that does not fit into memory."""
+
+
 class PublicImportError(Public, ImportError):
     """A package that is needed and not installed."""
 

@@ -35,7 +35,10 @@ _OPTIONAL = frozenset(
     "autograd cryptography dask distributed dp_accounting flwr jax matplotlib moabb nvflare opendp "
     "pandas polars pyarrow pyriemann torch".split()
 )
-_OF_A_VALUE = (LookupError, ArithmeticError, AssertionError, NotImplementedError)
+# What an error of these classes says of an argument.
+_OF_ARGUMENTS: dict[type, type] = dict.fromkeys(
+    (LookupError, IndexError, ArithmeticError, NotImplementedError, Exception), PublicValueError
+) | {AttributeError: PublicTypeError}
 _LIBRARIES = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
 
 
@@ -83,25 +86,8 @@ def _same_type(error: Exception, text: str) -> Exception:
 
     That something has no such attribute, entry or quotient is said of what was passed.
     """
-    if isinstance(error, AttributeError):
-        return PublicTypeError(text)
-    if isinstance(error, _OF_A_VALUE):
-        return PublicValueError(text)
-    for kind in type(error).__mro__:
-        for public in Public.__subclasses__():
-            if public.__bases__ == (Public, kind):
-                return public(text)
-        if kind.__module__ in ("builtins", "numpy.linalg") and not issubclass(Exception, kind):
-            with contextlib.suppress(Exception):
-                return _marked(kind(text))
-    return PublicValueError(text)
-
-
-def _marked(error: Any) -> Any:
-    """`error`, marked as one whose words are public."""
-    with contextlib.suppress(AttributeError):
-        error._skriemdp_public = True
-    return error
+    known = {public.__bases__[1]: public for public in Public.__subclasses__()} | _OF_ARGUMENTS
+    return next(known[kind] for kind in type(error).__mro__ if kind in known)(text)
 
 
 # -- stand-ins ------------------------------------------------------------------------------------

@@ -107,6 +107,12 @@ def check_count(*, minimum: int = 1, **values: Any) -> None:
             raise PublicValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 
+def check_order(order: Any) -> None:
+    """Raise unless `order` is one of a Renyi divergence: a number above 1, or infinity."""
+    if not _real("order", order, "a number above 1") > 1.0:
+        raise PublicValueError(f"order must be a number above 1, got {shown(order)}.")
+
+
 # More worker processes than this fail on any machine, and a fit is charged before they start.
 _MOST_JOBS = 1024
 

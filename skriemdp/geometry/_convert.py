@@ -111,9 +111,10 @@ def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geomet
     """
     if name not in _NAMES:
         listed = ", ".join(repr(known) for known in _NAMES)
-        near = [_PYRIEMANN[name]] if name in _PYRIEMANN else get_close_matches(name, _NAMES, 1, 0.7)
+        # Only its beginning: a long text takes minutes to compare.
+        near = get_close_matches(_PYRIEMANN.get(name, name[:40]), _NAMES, 1, 0.7)
         raise PublicValueError(
-            f"manifold={name!r} is not one of {listed}; nor a manifold object."
+            f"manifold={name[:40]!r} is not one of {listed}; nor a manifold object."
             + (f" Perhaps you mean {near[0]!r}." if near else "")
         )
     if point_shape is None:

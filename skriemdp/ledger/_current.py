@@ -141,16 +141,18 @@ def active_accountant_token(token: dict | None = None) -> dict:
     return {"handle": handle, "process": process, "default": handle is _default}
 
 
-def _sent(token: dict | None) -> PrivacyAccountant | None:
-    """Return the accountant that a token of another process names."""
-    if token is None or (isinstance(token, dict) and not token):
-        return None
+def _checked(token: Any) -> dict:
     known = isinstance(token, dict) and {"handle", "refused"} & set(token)
     if not known or "process" not in token or ("handle" in token and "default" not in token):
         raise PublicTypeError(
             f"token must be what active_accountant_token() returned, or None, got {shown(token)}."
         )
-    if token["process"] == [*this_process(), _nonce]:
+    return token
+
+
+def _sent(token: dict | None) -> PrivacyAccountant | None:
+    """Return the accountant that a token of another process names."""
+    if not token or _checked(token)["process"] == [*this_process(), _nonce]:
         return None
     if "refused" in token:
         raise BudgetError(token["refused"])

@@ -64,6 +64,7 @@ def _mills_slope(x: ArrayLike) -> np.ndarray:
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:
     """Natural logarithm of the exact delta at `epsilon` of a mu-GDP release (not rounded)."""
+    check_positive(mu=mu)
     a = epsilon / mu - mu / 2.0
     b = epsilon / mu + mu / 2.0
     if mu > 0.25 * max(1.0, abs(a)):

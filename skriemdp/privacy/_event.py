@@ -208,7 +208,8 @@ def normalize_fields(event: Event) -> None:
 def check_events(events: Iterable[Any]) -> None:
     """TypeError unless all are events."""
     for event in events:
-        check_instance(Event, "pass one of skriemdp.privacy, or as_event(release)", event=event)
+        if not isinstance(event, Event):
+            check_instance(Event, "pass one of skriemdp.privacy, or as_event(release)", event=event)
 
 
 def plain(value: Any) -> Any:

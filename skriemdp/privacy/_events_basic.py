@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfinv, logsumexp, ndtri_exp
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp._validation import check_count, check_fraction, check_order, check_positive
 from skriemdp.privacy._event import Event, convex_profile, normalize_fields, profile_epsilon
 from skriemdp.privacy._loss_distributions import (
     LARGEST_LOSS,
@@ -275,6 +275,7 @@ class ProfileEvent(Event):
 
     def renyi(self, order: float) -> float:
         """Divergence of the pair that :attr:`extra_delta` leaves."""
+        check_order(order)
         if order == math.inf:
             return self.epsilons[-1]
         places, mass = _corners(self)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_generator, check_option, check_positive
+from skriemdp._validation import check_generator, check_option, check_order, check_positive
 from skriemdp.privacy._event import (
     Event,
     convex_profile,
@@ -415,6 +415,7 @@ class SelectionEvent(Event):
 
     def renyi(self, order: float) -> float:
         """The theorem of `law`, at most the pure bound where a run is pure."""
+        check_order(order)
         return _selection_renyi(self, float(order))
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:

@@ -273,6 +273,7 @@ def _between(edges: np.ndarray) -> np.ndarray:
 
 def gaussian_loss(mu: float, interval: float) -> PrivacyLossDistribution:
     """The pair N(mu, 1), N(0, 1)."""
+    check_positive(interval=interval)
     reach = 0.5 * mu * mu - mu * float(ndtri_exp(_LOG_BEYOND))
     count = max(math.ceil(reach / interval), 1)
     _check_size(count)
@@ -289,6 +290,7 @@ def poisson_gaussian_loss(
 
     `count` independent copies of it.
     """
+    check_positive(interval=interval)
     q, s = probability, noise
     if q == 1.0:
         return gaussian_loss(math.sqrt(count) / s, interval)
@@ -374,6 +376,7 @@ def loss_from_profile(
     bound becomes the mass at infinity.  A chord that obeys the mirror law across 0 is a line
     through the point (-1, 1), so that point stands for the whole left half.
     """
+    check_positive(interval=interval)
     deltas = np.minimum.accumulate(np.clip(np.asarray(deltas, dtype=float), 0.0, 1.0))
     deltas = deltas[: math.floor(LARGEST_LOSS / (stride * interval)) + 1]
     places, masses = profile_atoms(np.exp(stride * interval * np.arange(deltas.size)), deltas)

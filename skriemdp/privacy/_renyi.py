@@ -10,8 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, ndtr
 
-from skriemdp._errors import PublicValueError
-from skriemdp._validation import shown
+from skriemdp._validation import check_order
 
 # Log of (order - 1), where conversions look for the best order; every order is valid.
 _LOG_ORDERS = np.linspace(-10.0, 12.0, 45)
@@ -68,10 +67,9 @@ def randomized_response_renyi(epsilon: float, order: float) -> float:
 
     Every such pair is a function of randomized response (Kairouz, Oh and Viswanath 2015).
     """
+    check_order(order)
     if order == math.inf:
         return epsilon
-    if not order > 1.0:
-        raise PublicValueError(f"order must be above 1, got {shown(order)}.")
     if epsilon < 1e-5:
         # The exact value cancels to nothing here; D <= order * epsilon^2 / 2 always.
         return min(epsilon, 0.5 * order * epsilon * epsilon * _UP)
@@ -87,6 +85,7 @@ def poisson_gaussian_renyi(probability: float, noise: float, order: float) -> fl
     By the trapezoidal rule on an integrand that is analytic in a strip and decays like a Gaussian:
     the error is of the order of rounding.  At most ``order / (2 noise**2)``, the value at q = 1.
     """
+    check_order(order)
     q, s = probability, noise
     if order == math.inf:
         return math.inf

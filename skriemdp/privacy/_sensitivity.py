@@ -20,6 +20,7 @@ from skriemdp._validation import (
     check_instance,
     check_nonnegative,
     check_positive,
+    shown,
 )
 
 __all__ = [
@@ -84,8 +85,9 @@ class Sensitivity:
 
 def check_sensitivity(sensitivity: object, name: str = "sensitivity") -> None:
     """TypeError for a bare number: what scales noise must come with its theorem."""
-    cure = "make it with a function of skriemdp.privacy, such as ball_sensitivity(radius)"
-    check_instance(Sensitivity, cure, **{name: sensitivity})
+    if not isinstance(sensitivity, Sensitivity):
+        cure = "make it with a function of skriemdp.privacy, such as ball_sensitivity(radius)"
+        check_instance(Sensitivity, cure, **{name: sensitivity})
 
 
 def ball_sensitivity(radius: float) -> Sensitivity:
@@ -315,8 +317,10 @@ def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
 
 def _scaled(kappa: float, distance: float) -> float:
     """Distance in units where the curvature bound is 1; 0 for nonpositive curvature."""
-    if math.isnan(kappa) or kappa == math.inf:
-        raise PublicValueError(f"kappa must be a finite curvature bound (or -inf), got {kappa!r}.")
+    if kappa != kappa or kappa == math.inf or kappa > 1e300:
+        raise PublicValueError(
+            f"kappa must be a finite curvature bound (or -inf), got {shown(kappa)}."
+        )
     return math.sqrt(kappa) * distance if kappa > 0.0 else 0.0
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from skriemdp._validation import check_order, check_positive
 from skriemdp.privacy._calibration import _LOG_SQRT_2PI
 from skriemdp.privacy._loss_distributions import PrivacyLossDistribution, loss_from_profile
 from skriemdp.riemannian_laws._profile_hockey import log_delta, log_delta_and_loss
@@ -80,6 +81,7 @@ def symmetric_losses(
     The discretisation error is of second order in their spacing.  `reach` is an epsilon beyond
     which delta is negligible.
     """
+    check_positive(interval=interval)
     grid = np.linspace(0.0, reach, 33)[1:]
     for _ in range(2):
         # A loss distribution resolves no smaller delta; the mass beyond becomes an infinite loss.
@@ -166,6 +168,7 @@ class RadialRelease:
         """
         if order == math.inf:
             return self.epsilon_max
+        check_order(order)
         return min(_renyi(self, float(order)), self.epsilon_max)
 
     def _tail_bound(self, epsilon: np.ndarray) -> np.ndarray:
