@@ -132,13 +132,13 @@ def check_jobs(n_jobs: Any) -> None:
 def check_instance(kind: type, cure: str, **values: Any) -> None:
     """TypeError unless each keyword argument is an object of this class; `cure` says how to get it.
 
-    One that has only some of its attributes would fail later, in words about these.
+    What was passed is told by its type alone: it may be records, in the place of something else.
     """
     for name, value in values.items():
         if not isinstance(value, kind):
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
             raise PublicTypeError(
-                f"{name} must be {article} {kind.__name__}, got {shown(value)}; {cure}."
+                f"{name} must be {article} {kind.__name__}, got {type(value).__name__}; {cure}."
             )
 
 
@@ -151,7 +151,7 @@ def check_methods(wanted: str, *methods: str, **values: Any) -> None:
     """TypeError unless each keyword argument is an object with these methods, in words `wanted`."""
     for name, value in values.items():
         if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
-            raise PublicTypeError(f"{name} must be {wanted}, got {shown(value)}.")
+            raise PublicTypeError(f"{name} must be {wanted}, got {type(value).__name__}.")
 
 
 def check_function(name: str, value: Any, *arguments: str) -> None:

@@ -357,6 +357,8 @@ def laplace_law(dim: int, epsilon: float, delta: float, mu: float = 0.0) -> Lapl
     check_count(dim=dim)
     check_privacy(epsilon, delta)
     check_nonnegative(mu=mu)
+    if delta > 0.0:  # floats tell no scales apart beyond; more noise is on the private side
+        epsilon = min(epsilon, 1e9)
     total = gaussian_mu(epsilon, delta) if delta > 0.0 else 0.0
     if mu > 0.0 and not mu < 0.999 * total:
         raise PublicValueError(
