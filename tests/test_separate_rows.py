@@ -142,14 +142,32 @@ def test_a_gradient_with_a_memory_is_refused():
         PerSampleProblem("euclidean", None, X, gradient=gradient)
 
 
-def test_what_refuses_made_up_records_is_warned_about():
+def raising(error):
     def gradient(point, X, y):
         if len(X) > 1:
-            raise ZeroDivisionError
+            raise error
         return point - X
 
-    with pytest.warns(UserWarning, match="ZeroDivisionError on made-up records"):
-        PerSampleProblem("euclidean", None, X, gradient=gradient)
+    return gradient
+
+
+@pytest.mark.parametrize("error", [FloatingPointError, OverflowError, ValueError])
+def test_what_refuses_made_up_records_is_warned_about(error):
+    with pytest.warns(UserWarning, match=f"{error.__name__} on made-up records"):
+        PerSampleProblem("euclidean", None, X, gradient=raising(error))
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError, NameError, AttributeError, TypeError, RecursionError]
+)
+def test_a_function_that_fails_by_itself_is_refused_before_the_charge(error, recording_accountant):
+    with pytest.raises(TypeError, match=f"gradient raised {error.__name__}.*would do so on yours"):
+        PerSampleProblem("euclidean", None, X, gradient=raising(error))
+    for name in ("gradient", "euclidean_gradient"):
+        model = PrivateRiemannianERM(**{name: raising(error)}, accountant=recording_accountant)
+        with pytest.raises(TypeError, match=f"^{name} raised {error.__name__} on made-up records"):
+            model.fit(X)
+    assert recording_accountant.spends == []
 
 
 @pytest.mark.parametrize(

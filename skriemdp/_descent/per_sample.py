@@ -21,6 +21,7 @@ from skriemdp._descent.separate_rows import (
     check_rows,
     made_up_points,
     pairs_of_batches,
+    refuse_faults,
     refuse_mixing,
 )
 from skriemdp._errors import PublicImportError, PublicTypeError, PublicValueError
@@ -590,4 +591,7 @@ class CostProblem(Problem):
         if problem:
             raise PublicTypeError(f"{problem} On a made-up record it raised {kind}.")
         if self.gradient.parameter:  # costs are mapped over records one by one
+            refuse_faults(
+                self.row_check, self.gradient.parameter, "a function (point, X, y)", "one gradient"
+            )
             refuse_mixing(self.row_check, self.gradient.parameter)

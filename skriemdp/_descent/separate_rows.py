@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skriemdp._errors import PublicValueError
+from skriemdp._errors import PublicTypeError, PublicValueError
 from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.geometry._base import Geometry
@@ -310,6 +310,19 @@ def made_up_tables(
         tables += [np.concatenate([np.repeat(normal[: n // 4 + 1], 4, axis=0)[:n], 1e6 * normal])]
     for table in tables:
         yield table[:n], table[n : 2 * n]
+
+
+# Errors that say more of a function's own lines than of the records that it was given.
+_FAULTS = {"TypeError", "NameError", "AttributeError", "ZeroDivisionError", "RecursionError"}
+
+
+def refuse_faults(check: RowCheck, name: str, function: str, gives: str) -> None:
+    """Raise for a function that failed on all made-up records, in a way that is its own."""
+    if check.error in _FAULTS and not check.tried:
+        raise PublicTypeError(
+            f"{name} raised {check.error} on made-up records, and would do so on yours; pass "
+            f"{function} that returns {gives} for each record."
+        )
 
 
 def refuse_mixing(check: RowCheck, name: str) -> None:

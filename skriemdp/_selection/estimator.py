@@ -20,7 +20,13 @@ from skriemdp._core.parameters import check_parameters, warn_large_epsilon
 from skriemdp._core.spent import PrivacySpent
 from skriemdp._core.work import check_limit
 from skriemdp._descent.carried import check_per_sample
-from skriemdp._descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp._descent.separate_rows import (
+    RowCheck,
+    check_rows,
+    made_up_records,
+    refuse_faults,
+    refuse_mixing,
+)
 from skriemdp._descent.steps import fitted_in
 from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
 from skriemdp._groups import Groups, check_order, read_groups
@@ -106,10 +112,6 @@ class _Prepaid(Uncharged):
                 "a fit of the search costs more than what the search has charged."
             )
         self._left.remove(event)
-
-
-# Errors of a function, whatever it is given.
-_FAULTS = {"TypeError", "NameError", "AttributeError", "ZeroDivisionError", "RecursionError"}
 
 
 class PrivateGridSearchCV(AsksForRows):
@@ -470,11 +472,7 @@ class PrivateGridSearchCV(AsksForRows):
         else:
             loss = cast(Callable[..., Any], self.loss)
             check = check_rows(lambda X, y: loss(model, X, y), [made])
-            if check.error in _FAULTS:
-                raise PublicTypeError(
-                    f"loss raised {check.error} on made-up records, and would do so on yours; pass "
-                    "a function (model, X, y) that returns one number for each record."
-                )
+            refuse_faults(check, "loss", "a function (model, X, y)", "one number")
         refuse_mixing(check, "loss")
         return check
 

@@ -419,7 +419,7 @@ class Geometry(abc.ABC):
 
     def in_words(self, point: np.ndarray) -> str:
         """A point as people read it."""
-        text = np.array2string(point, precision=4, separator=", ", threshold=30)
+        text = np.array2string(np.asarray(point), precision=4, separator=", ", threshold=30)
         return " ".join(text.split())
 
     def lengths_in_words(self, lengths: np.ndarray) -> list[str]:

@@ -323,8 +323,8 @@ class PymanoptGeometry(Geometry):
         rank = round(float(np.trace(matrix)))
         if rank != getattr(self, "dim", rank):
             raise PublicValueError(
-                f"the tangent space of {self._name} has rank {rank} at this point instead of "
-                f"{self.dim}; it is not a regular point of the manifold."
+                f"the tangent space of {self._name} at this point is not of dimension {self.dim}: "
+                "it is not a regular point of the manifold; take another one."
             )
         q = q[:, :rank]
         if self._is_euclidean(point, q):

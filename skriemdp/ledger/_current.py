@@ -145,7 +145,8 @@ def _checked(token: Any) -> dict:
     known = isinstance(token, dict) and {"handle", "refused"} & set(token)
     if not known or "process" not in token or ("handle" in token and "default" not in token):
         raise PublicTypeError(
-            f"token must be what active_accountant_token() returned, or None, got {shown(token)}."
+            "token must be what active_accountant_token() returned, or None, got "
+            f"{type(token).__name__}."
         )
     return token
 

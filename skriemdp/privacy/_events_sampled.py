@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp._validation import check_count, check_fraction, check_order, check_positive
 from skriemdp.privacy._event import Event, normalize_fields
 from skriemdp.privacy._lattice import rounding_distance
 from skriemdp.privacy._loss_distributions import (
@@ -74,6 +74,7 @@ class PoissonSampledGaussianEvent(Event):
 
     def renyi(self, order: float) -> float:
         """`count` times that of the dominating pair, by quadrature."""
+        check_order(order)
         return self.count * poisson_gaussian_renyi(
             float(self.sampling_probability), float(self.noise_multiplier), float(order)
         )
@@ -155,6 +156,7 @@ class FixedSizeSampledGaussianEvent(Event):
 
     def renyi(self, order: float) -> float:
         """`count` times that of PLD*, by quadrature."""
+        check_order(order)
         return self.count * fixed_size_gaussian_renyi(
             self.fraction, float(self.noise_multiplier), float(order)
         )

@@ -25,7 +25,7 @@ from skriemdp._validation import (
     check_positive,
     check_privacy,
 )
-from skriemdp.privacy._calibration import gaussian_mu
+from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy._event import Event, normalize_fields, profile_epsilon
 from skriemdp.privacy._events_basic import PureEvent
 from skriemdp.privacy._loss_distributions import PrivacyLossDistribution, loss_from_profile
@@ -43,6 +43,8 @@ Panels = tuple[np.ndarray, np.ndarray, np.ndarray]  # row of each panel, its lef
 
 # Integrals take time in proportion to the dimension: half a minute here.
 _MOST_DIM = 10**7
+# Beyond, delta narrows the noise by less than what integrals resolve, and epsilons are added.
+_PURE_ENOUGH = 1e4
 
 
 @functools.lru_cache(maxsize=1)
@@ -357,20 +359,21 @@ def laplace_law(dim: int, epsilon: float, delta: float, mu: float = 0.0) -> Lapl
     check_count(dim=dim)
     check_privacy(epsilon, delta)
     check_nonnegative(mu=mu)
-    if delta > 0.0:  # floats tell no scales apart beyond; more noise is on the private side
-        epsilon = min(epsilon, 1e9)
     total = gaussian_mu(epsilon, delta) if delta > 0.0 else 0.0
     if mu > 0.0 and not mu < 0.999 * total:
         raise PublicValueError(
             f"mu={mu!r} leaves nothing of epsilon={epsilon!r}, delta={delta!r}, which is worth "
             f"mu={total:.6g} to Gaussian noise; pass a smaller mu."
         )
-    if delta == 0.0:
+    if delta == 0.0 or epsilon > _PURE_ENOUGH:
+        before = gaussian_epsilon(mu, delta) if mu > 0.0 else 0.0
+        epsilon = math.nextafter(epsilon - before, 0.0) if mu > 0.0 else epsilon
         scale = 1.0 / epsilon
         while _shift(scale) > epsilon:
             scale = math.nextafter(scale, math.inf)
         return LaplaceEvent(dim, scale)
     # Alone, delta is zero up to a shift of epsilon, and about a power of the excess beyond.
+    mu = max(mu, 1e-6 * total) if mu > 0.0 else 0.0  # integrals do not resolve less
     lowest = epsilon if mu == 0.0 else 0.0
     panels: Panels | None = None
 
@@ -384,7 +387,8 @@ def laplace_law(dim: int, epsilon: float, delta: float, mu: float = 0.0) -> Lapl
             log, panels = _log_delta_behind(dim, scale, mu, epsilon, panels)
         return log - math.log(delta)
 
-    low = high = math.log(epsilon) if mu > 0.0 else math.log(0.1 * epsilon)
+    # Delta alone, at epsilon = 0, allows a scale of 0.3 / delta.
+    low = high = math.log(max(epsilon if mu > 0.0 else 0.1 * epsilon, 1e-3 * delta))
     step = 0.1
     while excess(low) > 0.0:
         high, low, step = low, low - step, 2.0 * step

@@ -85,7 +85,6 @@ def poisson_gaussian_renyi(probability: float, noise: float, order: float) -> fl
     By the trapezoidal rule on an integrand that is analytic in a strip and decays like a Gaussian:
     the error is of the order of rounding.  At most ``order / (2 noise**2)``, the value at q = 1.
     """
-    check_order(order)
     q, s = probability, noise
     if order == math.inf:
         return math.inf
