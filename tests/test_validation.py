@@ -1,5 +1,6 @@
 """What is no object of the class that a call asks for is refused by name, type and cure."""
 
+import functools
 import math
 import time
 
@@ -9,7 +10,13 @@ import pytest
 from pymanopt import manifolds
 
 import skriemdp
-from skriemdp import PrivacyAccountant, PrivateFrechetMean
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateMinimumDistanceToMean,
+    PrivateTangentClassifier,
+    PrivateTangentPCA,
+)
 from skriemdp._quiet import quiet, quietly
 from skriemdp.auditing import audit_estimator
 from skriemdp.datasets import make_cloud, make_people
@@ -47,11 +54,15 @@ from skriemdp.privacy import (
     Sensitivity,
     ball_logarithms_sensitivity,
     calibrate,
+    class_moments_sensitivity,
     compose,
     exact_total_sensitivity,
+    frame_product_sensitivity,
     laplace_law,
     log_gaussian_delta,
     mean_sensitivity,
+    second_moment_sensitivity,
+    trace_part_sensitivity,
 )
 from skriemdp.riemannian_laws import RiemannianGaussian, RiemannianLaplace
 from skriemdp.schedules import schedule
@@ -281,3 +292,42 @@ def test_a_point_that_is_not_regular_is_not_described():
             space.log_coordinates(point, space.base_point)
         said.add(str(refusal.value))
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["mean", "class means", "classifier", "components"])
+@pytest.mark.parametrize("huge", [10**400, -(10**309), 10**5000], ids=range(3))
+def test_a_center_of_huge_integers_is_refused_before_the_charge(mechanism, huge):
+    budget, rows = PrivacyAccountant(), np.random.default_rng(0).normal(size=(40, 3))
+    for center in ([huge] * 3, (huge, 0, 0), [[huge, 1, 2]], np.array([huge, 0, 0], dtype=object)):
+        model = {
+            "mean": PrivateFrechetMean,
+            "class means": PrivateMinimumDistanceToMean,
+            "classifier": PrivateTangentClassifier,
+            "components": functools.partial(PrivateTangentPCA, 1),
+        }[mechanism](center=center, radius=1.0, accountant=budget)
+        with pytest.raises((ValueError, TypeError), match="center"):
+            model.fit(rows, np.arange(40) % 2)
+    assert budget.history == []
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        second_moment_sensitivity,
+        class_moments_sensitivity,
+        lambda norm: frame_product_sensitivity(norm, 2),
+        lambda norm: trace_part_sensitivity(norm, 100),
+    ],
+)
+def test_bounds_whose_squares_are_no_floats_are_refused(bound):
+    for norm in (10**200, 1e200, 10**308, 1e-200, 10**5000):
+        with pytest.raises(ValueError, match="norm must (lie between|be a positive real)"):
+            bound(norm)
+    assert bound(10**20) == bound(1e20)
+
+
+@pytest.mark.parametrize("event", EVENTS + [GaussianEvent(2.0), ApproximateEvent(1.0, 0.1)])
+def test_loss_distributions_have_a_size_that_fits(event):
+    for interval in (1e-320, 5e-324, 1e-200, 1e-12):
+        with pytest.raises(ValueError, match="points was asked for; use a larger interval"):
+            event.privacy_loss_distribution(interval)

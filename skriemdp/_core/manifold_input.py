@@ -176,7 +176,7 @@ def public_point(geometry: Geometry, **values: Any) -> Any:
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
     if isinstance(value, (list, tuple)):  # of the parts of a point, perhaps
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             value = geometry.from_parts(value)
     value = public_array(name, value)
     if value.size == math.prod(geometry.shape):

@@ -11,7 +11,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -106,16 +106,18 @@ def _read(source: str | os.PathLike[str]) -> Iterator[_Trial]:
         with tempfile.TemporaryFile() as file:
             with urllib.request.urlopen(address) as answer:
                 shutil.copyfileobj(answer, file)
-            yield from _of_archive(zipfile.ZipFile(file))
+            yield from _of_archive(file)
     elif Path(address).is_dir():
         for path in sorted(Path(address).rglob("Data*.csv")):
             yield _trial(path.read_text())
     else:
-        yield from _of_archive(zipfile.ZipFile(address))
+        yield from _of_archive(address)
 
 
-def _of_archive(archive: zipfile.ZipFile) -> Iterator[_Trial]:
-    with archive:
+def _of_archive(file: Any) -> Iterator[_Trial]:
+    if not zipfile.is_zipfile(file) and (not isinstance(file, str) or Path(file).exists()):
+        raise PublicValueError("source is no zip file; pass one, or a folder with its CSV files.")
+    with zipfile.ZipFile(file) as archive:
         for name in sorted(archive.namelist()):
             if Path(name).match("Data*.csv"):
                 yield _trial(archive.read(name).decode())

@@ -23,7 +23,7 @@ from skriemdp.federated._attendance import (
     words_of,
 )
 from skriemdp.federated._cohort import Cohort
-from skriemdp.federated._loop import check_run
+from skriemdp.federated._loop import check_checkpoint, check_transport
 from skriemdp.federated._masks import KEY_BYTES, pair_keys
 from skriemdp.federated._messages import RefusedUpdate, check_release_name
 from skriemdp.federated._shares import Shares
@@ -82,7 +82,7 @@ class CohortLoop:
             Too few clients attended, or some did not add in any attempt; or the masks did not
             cancel, after which nobody is asked again.
         """
-        check_run("relay", transport, checkpoint)
+        check_checkpoint(checkpoint)
         check_release_name(fit_id)
         kept = None if checkpoint is None else checkpoint.load(fit_id)
         attempts: list[dict] = [] if kept is None else kept["attempts"]
@@ -181,6 +181,8 @@ def _answers(
 ) -> Iterator[tuple[str, Any]]:
     """The first good answer of each client, and in `refused` why others are none."""
     waiting = set(messages)
+    if messages:
+        check_transport(transport, "relay")
     for name, data in transport.relay(messages) if messages else ():
         finding = "was not asked"
         if name in waiting:

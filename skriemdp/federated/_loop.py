@@ -58,11 +58,10 @@ def _frechet(
     return point
 
 
-def check_run(asking: str, transport: Any, checkpoint: Any) -> None:
-    """TypeError unless a loop can ask through `transport` and store its progress."""
+def check_transport(transport: Any, asking: str = "run") -> None:
+    """TypeError unless clients can be asked through `transport`; a finished run needs none."""
     wanted = f"InProcessTransport(agents), or another object with a method {asking}"
     check_methods(wanted, asking, transport=transport)
-    check_checkpoint(checkpoint)
 
 
 def check_checkpoint(checkpoint: Any) -> None:
@@ -211,7 +210,6 @@ class ServerLoop:
         ValueError
             If the checkpoint holds a run of this name with other settings; nobody is asked.
         """
-        check_run("run", transport, checkpoint)
         state, refusals = self.opened(start, fit_id, checkpoint), []
         point, chosen = state["point"], state["chosen"]
         first = state["next_round"]
@@ -252,6 +250,7 @@ class ServerLoop:
         self, point: np.ndarray, tasks: list[LocalTask], transport: Transport
     ) -> tuple[np.ndarray, list[RefusedUpdate], list[Hashable]]:
         """The next point, why uploads were refused, and whose were used."""
+        check_transport(transport)
         answers = transport.run(tasks)
         updates, refused = checked_updates(self.geometry, tasks, answers, self.domain)
         if len(updates) < self.min_updates:

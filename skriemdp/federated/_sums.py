@@ -29,7 +29,7 @@ from skriemdp._warnings import unwarned
 from skriemdp.federated._agent import AnswerBook, SumsAgent
 from skriemdp.federated._agreement import MOST_TOTAL, Agreement
 from skriemdp.federated._attendance import AttendanceBook, Member
-from skriemdp.federated._loop import check_run
+from skriemdp.federated._loop import check_checkpoint, check_transport
 from skriemdp.federated._masks import digest
 from skriemdp.federated._messages import (
     LocalTask,
@@ -60,6 +60,7 @@ def share(epsilon: float, delta: float, times: int) -> float:
     ValueError
         Where delta alone would cover such a release, so that no epsilon describes it.
     """
+    check_count(clients_per_person=times)
     if times == 1:
         return epsilon
     mu = gaussian_mu(epsilon, delta) / math.sqrt(times)
@@ -400,7 +401,7 @@ class SumsLoop:
             If a coordinator's ledger has no room, or holds this run and the checkpoint does not:
             another noise on the same sums would be a second release.
         """
-        check_run("run", transport, checkpoint)
+        check_checkpoint(checkpoint)
         check_release_name(fit_id)
         asked = digest("question", self.question.tobytes()).hex()
         state = None if checkpoint is None else checkpoint.load(fit_id)
@@ -410,6 +411,7 @@ class SumsLoop:
                     f"the checkpoint holds a run {fit_id!r} of other sums; pass another fit_id."
                 )
             return Uploads(np.array(state["total"]), tuple(state["answered"]), state["size"]), []
+        check_transport(transport)
         self._check_new(fit_id)
         tasks = [LocalTask(fit_id, 0, client, self.question) for client in self.clients]
         known, refused = gathered(tasks, transport.run(tasks), self._read)

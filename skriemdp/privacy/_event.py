@@ -16,7 +16,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from skriemdp._validation import check_fraction, check_instance, check_nonnegative
 from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon
-from skriemdp.privacy._loss_distributions import LARGEST_LOSS, PrivacyLossDistribution
+from skriemdp.privacy._loss_distributions import LARGEST_LOSS, PrivacyLossDistribution, points_of
 from skriemdp.privacy._renyi import renyi_delta, renyi_epsilon
 
 # Rounding of sums over a loss distribution, put on top of every delta that comes from one; that of
@@ -380,7 +380,7 @@ def convex_profile(divergence: Callable[[float], float], interval: float) -> np.
     if not orders.size:
         return np.ones(1)
     reach = min(renyi_epsilon(divergence, 1e-20), divergence(math.inf), LARGEST_LOSS)
-    epsilon = interval * np.arange(math.ceil(reach / interval) + 1)
+    epsilon = interval * np.arange(points_of(reach, interval) + 1)
     best = np.zeros(epsilon.size)
     constant = (orders - 1.0) * (values + np.log1p(-1.0 / orders)) - np.log(orders)
     for order, offset in zip(orders, constant, strict=True):

@@ -18,6 +18,7 @@ from skriemdp.privacy._loss_distributions import (
     PrivacyLossDistribution,
     gaussian_loss,
     loss_from_profile,
+    points_of,
     privacy_parameters_loss,
     profile_atoms,
 )
@@ -290,7 +291,7 @@ class ProfileEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
-        grid = interval * np.arange(math.ceil(self.epsilons[-1] / interval) + 1)
+        grid = interval * np.arange(points_of(self.epsilons[-1], interval) + 1)
         return loss_from_profile(self._profile(grid), interval)
 
     def _profile(self, epsilon: np.ndarray) -> np.ndarray:

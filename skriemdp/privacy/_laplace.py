@@ -28,7 +28,11 @@ from skriemdp._validation import (
 from skriemdp.privacy._calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy._event import Event, normalize_fields, profile_epsilon
 from skriemdp.privacy._events_basic import PureEvent
-from skriemdp.privacy._loss_distributions import PrivacyLossDistribution, loss_from_profile
+from skriemdp.privacy._loss_distributions import (
+    PrivacyLossDistribution,
+    loss_from_profile,
+    points_of,
+)
 
 __all__ = ["LaplaceEvent", "laplace_law"]
 
@@ -279,7 +283,7 @@ class LaplaceEvent(Event):
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         epsilons, deltas = _profile(self)
-        count = math.ceil(epsilons[-1] / interval) + 1
+        count = points_of(epsilons[-1], interval) + 1
         # Chords in e^epsilon: the profile is convex there, so this never falls below it.
         fine = np.expm1(interval * np.arange(count))
         return loss_from_profile(np.interp(fine, np.expm1(epsilons), deltas), interval)

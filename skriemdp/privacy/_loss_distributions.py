@@ -81,12 +81,16 @@ class PrivacyLossDistribution:
         return PrivacyLossDistribution(lower, masses, infinity, self.interval)
 
 
-def _check_size(points: float) -> None:
+def points_of(reach: float, interval: float) -> int:
+    """How many intervals cover losses up to `reach`; ValueError where these are too many."""
+    check_positive(interval=interval)
+    points = reach / float(interval)
     if points > 4_000_000:
         raise PublicValueError(
             f"a privacy loss distribution with {points:.3g} points was asked for; use a larger "
             "interval (the noise is very small)."
         )
+    return math.ceil(points)
 
 
 def _symmetric(
@@ -273,10 +277,8 @@ def _between(edges: np.ndarray) -> np.ndarray:
 
 def gaussian_loss(mu: float, interval: float) -> PrivacyLossDistribution:
     """The pair N(mu, 1), N(0, 1)."""
-    check_positive(interval=interval)
     reach = 0.5 * mu * mu - mu * float(ndtri_exp(_LOG_BEYOND))
-    count = max(math.ceil(reach / interval), 1)
-    _check_size(count)
+    count = max(points_of(reach, interval), 1)
     edge = _edges(interval, count, 0.0) / mu
     masses = _between(edge - 0.5 * mu), _between(edge + 0.5 * mu)
     far = float(edge[-1]) + 0.5 * mu
@@ -290,7 +292,6 @@ def poisson_gaussian_loss(
 
     `count` independent copies of it.
     """
-    check_positive(interval=interval)
     q, s = probability, noise
     if q == 1.0:
         return gaussian_loss(math.sqrt(count) / s, interval)
@@ -298,8 +299,7 @@ def poisson_gaussian_loss(
     log_odds = math.log(q) - math.log1p(-q)
     up, down = (log_odds + (sign * 0.5 * far - 0.125) / (s * s) for sign in (1.0, -1.0))
     reach = float(np.logaddexp(0.0, up) - np.logaddexp(0.0, down))
-    points = max(math.ceil(reach / interval), 1)
-    _check_size(points)
+    points = max(points_of(reach, interval), 1)
     loss = _edges(interval, points, abs(log_odds) + 0.125 / (s * s) + reach)
     # The observation with this loss: 2 s^2 (l/2 + asinh(sinh(l/2) (1-q)/q e^(1/(8 s^2)))).
     with np.errstate(divide="ignore"):
@@ -330,8 +330,7 @@ def fixed_size_gaussian_loss(
         return gaussian_loss(math.sqrt(count) / s, interval)
     far = 1.0 - s * float(ndtri_exp(_LOG_BEYOND))
     reach = float(np.logaddexp(math.log1p(-q), math.log(q) + (far - 0.5) / (s * s)))
-    points = max(math.ceil(reach / interval), 1)
-    _check_size(points)
+    points = max(points_of(reach, interval), 1)
     first = math.log1p(math.expm1(min(interval, 1.0)) / q)
     loss = _edges(interval, points, reach - math.log(q) + 0.5 / (s * s * first))
     # t = log(1 + (e^l - 1)/q), written for large l as well.
@@ -348,9 +347,8 @@ def privacy_parameters_loss(
     epsilon: float, delta: float, interval: float
 ) -> PrivacyLossDistribution:
     """The pair that dominates every (epsilon, delta)-DP release (Kairouz, Oh, Viswanath 2015)."""
-    check_positive(interval=interval)
+    points_of(epsilon, interval)
     k = math.floor(epsilon / interval)
-    _check_size(k)
     odds = math.exp(-epsilon)
     present = (1.0 - delta) / (1.0 + odds)
     # The atom at epsilon, moved to its two neighbours on the grid as a bin of masses P and Q.

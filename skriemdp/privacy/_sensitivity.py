@@ -20,6 +20,7 @@ from skriemdp._validation import (
     check_instance,
     check_nonnegative,
     check_positive,
+    check_scale,
     shown,
 )
 
@@ -220,7 +221,7 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     Also of its part off the diagonal, and of ``sum W' z z' W`` for orthonormal columns W of two or
     more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 4.
     """
-    check_positive(norm=norm)
+    check_scale(norm=norm)
     square = norm**2 * _UP
     return Sensitivity(math.sqrt(2.0) * square, "second_moment_sensitivity", square)
 
@@ -233,7 +234,7 @@ def class_moments_sensitivity(norm: float) -> Sensitivity:
     norm^4``: ``sqrt(2) norm^2``, whatever the number of classes.  Every record of the longest w
     that changes its class attains it.  moments.md, "Second moments by class".
     """
-    check_positive(norm=norm)
+    check_scale(norm=norm)
     square = norm**2 * _UP
     return Sensitivity(math.sqrt(2.0) * square, "class_moments_sensitivity", square)
 
@@ -254,7 +255,7 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
     ``min(2 bound, D)`` with ``D = norm^2`` for one column, where the terms fill a ball of that
     diameter, and ``sqrt(2) norm^2`` for more.  sensitivity.md, section 4.
     """
-    check_positive(norm=norm)
+    check_scale(norm=norm)
     check_positive(allow_inf=True, bound=bound)
     check_count(columns=columns)
     diameter = norm**2 * (1.0 if columns == 1 else math.sqrt(2.0))
@@ -393,7 +394,7 @@ def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
     n``, also a bound of the trace of what one record adds; the trace norm changes by twice as much.
     Attained by orthogonal rows, and by one row that is zero.  sensitivity.md, section 4.
     """
-    check_positive(row_norm=row_norm)
+    check_scale(row_norm=row_norm)
     check_count(n=n)
     return Sensitivity(row_norm**2 / n * _UP, "trace_part_sensitivity")
 
