@@ -168,6 +168,9 @@ def own_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
     check_geometry(geometry)
     cure = "PerGroup(Recenter(manifold), estimator).fit(X, groups=ids) makes it of ids"
     check_instance(Groups, cure, groups=groups)
+    shape = np.shape(points)
+    if shape[1:] != geometry.shape or shape[0] <= groups.order.max():
+        raise PublicValueError(f"points must be rows of {geometry}, one for each row of groups.")
     if not geometry.separate_rows and groups.count > 1:
         each = (groups.select(np.array([k])) for k in range(groups.count))
         return np.concatenate([own_means(geometry, points, group) for group in each])

@@ -17,10 +17,12 @@ from skriemdp import (
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
+from skriemdp._groups import read_groups
 from skriemdp._quiet import quiet, quietly
 from skriemdp.auditing import audit_estimator
 from skriemdp.datasets import make_cloud, make_people
 from skriemdp.federated import (
+    Agent,
     AnswerBook,
     Checkpoint,
     FederatedEstimator,
@@ -29,6 +31,7 @@ from skriemdp.federated import (
     ServerLoop,
     SumsLoop,
     learn_from_sums,
+    theory_settings,
 )
 from skriemdp.geometry import (
     Euclidean,
@@ -64,7 +67,11 @@ from skriemdp.privacy import (
     second_moment_sensitivity,
     trace_part_sensitivity,
 )
-from skriemdp.riemannian_laws import RiemannianGaussian, RiemannianLaplace
+from skriemdp.riemannian_laws import (
+    RiemannianGaussian,
+    RiemannianLaplace,
+    RiemannianLaplaceMechanism,
+)
 from skriemdp.schedules import schedule
 
 # A number that a message about it would show: records may be passed in the place of anything.
@@ -88,6 +95,8 @@ OBJECTS = {
     "function_class": [lambda x: schedule(x, 100, 0.5)],
     "groups": [lambda x: own_means(SPACE, ROWS, x)],
     "geometry": [
+        lambda x: theory_settings(x, None, local="rsgd", local_steps=1, n_clients=2),
+        lambda x: RiemannianLaplaceMechanism.calibrated(x, Sensitivity(1.0, "none"), epsilon=1.0),
         lambda x: own_means(x, ROWS, None),
         lambda x: make_cloud(x, 5),
         lambda x: RiemannianLaplace(x, 1.0),
@@ -103,6 +112,7 @@ OBJECTS = {
     ],
     "messages": [lambda x: InProcessTransport({}).relay({1: x} if isinstance(x, dict) else x)],
     "estimator": [audit_estimator],
+    "problem": [lambda x: Agent("a", x, None, 5.0)],
     "make_event(noise)": [lambda x: calibrate(lambda noise: x, 1.0, 1e-5, (0.1, 9.0))],
 }
 OBJECTS_BUT_DICTS = [x for x in WRONG if not isinstance(x, dict)]
@@ -331,3 +341,11 @@ def test_loss_distributions_have_a_size_that_fits(event):
     for interval in (1e-320, 5e-324, 1e-200, 1e-12):
         with pytest.raises(ValueError, match="points was asked for; use a larger interval"):
             event.privacy_loss_distribution(interval)
+
+
+def test_own_means_are_of_rows_of_the_geometry():
+    groups = read_groups(np.arange(6) % 2, 6)
+    for rows in (5, ROWS, np.zeros((6, 2)), np.zeros(6), np.zeros((6, 3, 1)), [], "rows"):
+        with pytest.raises(ValueError, match="^points must be rows of Euclidean"):
+            own_means(SPACE, rows, groups)
+    assert own_means(SPACE, np.zeros((6, 3)), groups).shape == (2, 3)

@@ -15,7 +15,13 @@ from sklearn.base import clone
 
 from skriemdp._errors import PublicValueError
 from skriemdp._selection.parts import Uncharged
-from skriemdp._validation import check_count, check_fraction, check_jobs, check_methods
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_instance,
+    check_jobs,
+    check_methods,
+)
 from skriemdp.auditing._bounds import AuditResult, audit_scores
 from skriemdp.auditing._canaries import Neighbours, worst_case_neighbours
 
@@ -136,6 +142,7 @@ def audit_estimator(
                 "nothing."
             )
     pair = worst_case_neighbours(estimator) if neighbours is None else neighbours
+    check_instance(Neighbours, "pass Neighbours(data, neighbour, score)", neighbours=pair)
     # The records are made up, or public; what is protected is what the estimator's ledger does.
     unit = getattr(getattr(estimator, "accountant", None), "unit", None)
     model = clone(estimator).set_params(accountant=Uncharged(unit))

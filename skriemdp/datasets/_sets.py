@@ -248,7 +248,7 @@ def make_cloud(
     check_geometry(geometry)
     check_count(n=n)
     check_positive(radius=radius)
-    check_nonnegative(offset=offset)
+    check_nonnegative(offset=offset, **({} if spread is None else {"spread": spread}))
     rng = np.random.default_rng() if rng is None else rng
     check_generator(rng)
     center = geometry.base_point if center is None else np.asarray(center, dtype=float)

@@ -20,6 +20,7 @@ from skriemdp._core.arithmetic import INTEGERS
 from skriemdp._core.charge import warn_seeded
 from skriemdp._core.manifold_input import check_descent_domain
 from skriemdp._descent.groups import GroupedProblem
+from skriemdp._descent.problem import Problem
 from skriemdp._descent.releases import check_run
 from skriemdp._errors import PublicValueError
 from skriemdp._mechanisms.budget import Release
@@ -27,7 +28,7 @@ from skriemdp._mechanisms.sum import noised
 from skriemdp._mechanisms.units import Units
 from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
-from skriemdp._validation import check_option
+from skriemdp._validation import check_instance, check_option
 from skriemdp.federated._messages import (
     LocalTask,
     LocalUpdate,
@@ -266,6 +267,8 @@ class Agent(_Client):
             )
         if self.accountant is not None and self.random_state is not None:
             warn_seeded()
+        check_instance(Problem, "pass a PerSampleProblem or another problem", problem=self.problem)
+        check_instance(LocalSettings, "pass LocalSettings(...)", settings=self.settings)
         check_descent_domain(self.problem.geometry, self.domain)
         check_run((self.noise_multiplier,), self.problem.integers_of_a_step)
         check_option(("record", "group"), unit=self.unit)

@@ -20,7 +20,14 @@ import numpy as np
 
 from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._progress import counted
-from skriemdp._validation import check_count, check_jobs, check_methods, check_option
+from skriemdp._validation import (
+    check_count,
+    check_instance,
+    check_jobs,
+    check_methods,
+    check_nonnegative,
+    check_option,
+)
 from skriemdp.federated._attendance import reply
 from skriemdp.federated._messages import (
     LocalTask,
@@ -99,6 +106,7 @@ class Checkpoint:
         RuntimeError
             If one still runs: both would release for one charge.
         """
+        check_nonnegative(wait=wait)
         lock = private_file(f"{self.path}.lock", "lock of the checkpoint")
         connection = sqlite3.connect(lock, timeout=wait, isolation_level=None)
         try:
@@ -134,6 +142,7 @@ class Checkpoint:
 
     def save(self, state: dict) -> None:
         """Replace the stored state, atomically and durably."""
+        check_instance(Mapping, "pass the state of a run", state=state)
         path = os.path.realpath(self.path)
         refuse_elsewhere(path)
         plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state.items()}

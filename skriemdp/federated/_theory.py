@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_instance, check_positive
 from skriemdp.geometry._ball import GeodesicBall
-from skriemdp.geometry._base import Geometry
+from skriemdp.geometry._base import Geometry, check_geometry
 from skriemdp.schedules import curvature_constant, several_steps_limit, svrg_settings
 
 
@@ -61,6 +61,9 @@ def theory_settings(
     ...                 half_squared_distance=True)[1]
     1
     """
+    check_geometry(geometry)
+    if domain is not None:
+        check_instance(GeodesicBall, "pass a ball, or None", domain=domain)
     zeta = 1.0
     if geometry.curvature_bounds[0] < 0:
         if domain is None and local == "rsvrg":

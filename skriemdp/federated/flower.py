@@ -193,6 +193,7 @@ class GridTransport:
         grace: float = math.inf,
         poll: float = 0.2,
     ):
+        check_instance(Mapping, "pass a dict of node ids by client", nodes=nodes)
         check_positive(timeout=timeout, poll=poll)
         check_positive(allow_inf=True, grace=grace)
         self.grid, self.nodes = grid, {client: int(node) for client, node in nodes.items()}
@@ -233,6 +234,7 @@ class GridTransport:
 
     def _replies(self, messages: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield each task with its reply, as replies arrive."""
+        check_methods("Flower's grid", "push_messages", "pull_messages", grid=self.grid)
         ids = list(self.grid.push_messages(list(messages.values())))
         # An id is empty where a message was not accepted.
         waiting = {i: task for i, task in zip(ids, messages, strict=True) if i}
@@ -394,6 +396,7 @@ class FlowerAccountant:
         )
 
     def _event(self, event: GaussianPrivacyEvent, count: int) -> Event:
+        check_instance(GaussianPrivacyEvent, "pass the event that Flower hands over", event=event)
         check_count(count=count)
         if event.population_size != self.config.population_size:
             raise PublicValueError(

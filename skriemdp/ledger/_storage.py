@@ -659,7 +659,7 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
             if unit == PRESENT:  # some were released after the charge
                 public = {name: value for name, value in public.items() if name not in RELEASED}
             stated |= {"event": event, "unit": unit, "public facts": plain_facts(public)}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise PublicValueError(
             "this is not the statement of a fit; write one with json.dump("
             "model.privacy_spent_.to_dict(), file)."

@@ -39,6 +39,7 @@ def _space(geometry: Geometry) -> SymmetricSpace:
 
 def _only_pure(geometry: Geometry) -> bool:
     """Whether no more than a pure epsilon is known of Laplace noise."""
+    check_geometry(geometry)
     space = geometry.symmetric_space
     return space is None or space.name == "spd"
 
@@ -345,6 +346,7 @@ class KNormGradientMechanism:
 
     def check_law(self, n_records: int) -> None:
         """Raise ValueError unless there is a law for this many records, and a draw ends soon."""
+        check_count(n_records=n_records)
         if self.ball is None:
             _proposal(self.geometry, n_records, self.scale)
         elif (proposals := expected_proposals(self.ball, n_records, self.scale)) > 1e4:
@@ -382,6 +384,7 @@ def _check_hadamard(geometry: Geometry) -> None:
 
 def check_k_norm_ball(geometry: Geometry) -> None:
     """Raise ValueError unless the law is known on balls of `geometry`."""
+    check_geometry(geometry)
     low, high = geometry.curvature_bounds
     if not low == high >= 0.0:
         raise PublicValueError(
