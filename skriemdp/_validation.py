@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -140,6 +141,13 @@ def check_instance(kind: type, cure: str, **values: Any) -> None:
             raise PublicTypeError(
                 f"{name} must be {article} {kind.__name__}, got {type(value).__name__}; {cure}."
             )
+
+
+def check_path(**values: Any) -> None:
+    """TypeError unless each keyword argument is a path: a number would be that of an open file."""
+    for name, value in values.items():
+        if not isinstance(value, (str, bytes, os.PathLike)):
+            raise PublicTypeError(f"{name} must be a path, got {type(value).__name__}.")
 
 
 def check_generator(rng: Any) -> None:

@@ -1234,13 +1234,32 @@ def limited():
             signal.signal(number, handler)
 
 
+class ClosedAFile(Exception):
+    """A call that closed a file of the process: it was given a number in place of a path."""
+
+
 def cut_off(call):
-    """`shown_by` with limits."""
+    """`shown_by` with limits; standard streams that the call closed are opened again."""
+    kept = [os.dup(number) for number in range(3)]
     try:
         with limited():
             return shown_by(call)
     except TookTooLong as error:
         return [f"took longer than {SECONDS:g} s"], error
+    finally:
+        closed = [n for n, old in enumerate(kept) if not same_file(n, old)]
+        for number, old in enumerate(kept):
+            os.dup2(old, number)
+            os.close(old)
+        if closed:
+            raise ClosedAFile
+
+
+def same_file(number, other):
+    try:
+        return os.path.samestat(os.fstat(number), os.fstat(other))
+    except OSError:
+        return False
 
 
 def fitted_models(secrets):
@@ -1306,6 +1325,8 @@ def fault_of(error, text):
         return "slow"
     if isinstance(error, MemoryError):
         return "memory"
+    if isinstance(error, ClosedAFile):
+        return "odd"
     withheld = "is not shown, because it may quote" in "".join(text)
     allowed = (ValueError, TypeError) if withheld else DOCUMENTED
     return None if isinstance(error, allowed) or place_of(error)[1] else "odd"
@@ -1325,7 +1346,10 @@ def attack(first, n_calls, report=None):
             warnings.simplefilter("ignore")
             what, call, recorder = draw(seed, both[0], fitted)
         begun = time.process_time()
-        text, error = cut_off(call)
+        try:
+            text, error = cut_off(call)
+        except ClosedAFile as closed:
+            text, error = [], closed
         took = time.process_time() - begun
         findings.calls += 1
         told = f"{took:.1f} s" if took > SECONDS / 3 else ""

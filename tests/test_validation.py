@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 import time
 
 import matplotlib.pyplot as plt
@@ -20,12 +21,14 @@ from skriemdp import (
 from skriemdp._groups import read_groups
 from skriemdp._quiet import quiet, quietly
 from skriemdp.auditing import audit_estimator
-from skriemdp.datasets import make_cloud, make_people
+from skriemdp.datasets import fetch_eeg, load_closure, make_cloud, make_people
 from skriemdp.federated import (
     Agent,
     AnswerBook,
     Checkpoint,
+    Cohort,
     FederatedEstimator,
+    Identity,
     InProcessTransport,
     Participation,
     ServerLoop,
@@ -43,7 +46,7 @@ from skriemdp.geometry import (
     geometry_from_name,
 )
 from skriemdp.ledger import active_accountant_token
-from skriemdp.page import to_data, to_html, to_text
+from skriemdp.page import gather, to_data, to_html, to_text
 from skriemdp.plotting import CompletionDisplay, NoiseBallDisplay, SpectrumDisplay
 from skriemdp.preprocessing import own_means
 from skriemdp.privacy import (
@@ -349,3 +352,37 @@ def test_own_means_are_of_rows_of_the_geometry():
         with pytest.raises(ValueError, match="^points must be rows of Euclidean"):
             own_means(SPACE, rows, groups)
     assert own_means(SPACE, np.zeros((6, 3)), groups).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        load_closure,
+        Identity.make,
+        Identity.read,
+        Cohort.read,
+        Cohort({name: Identity(name.encode() * 32).public for name in "ab"}).write,
+        Checkpoint,
+        AnswerBook,
+        fetch_eeg,
+        lambda path: PrivacyAccountant(path=path),
+        lambda path: gather(path),
+    ],
+)
+def test_a_number_is_no_path_and_closes_no_file(call):
+    reading, writing = os.pipe()
+    try:
+        for wrong in (
+            reading,
+            writing,
+            np.int64(writing),
+            True,
+            float(writing),
+            [writing],
+            object(),
+        ):
+            with pytest.raises((TypeError, ValueError)):
+                call(wrong)
+            os.fstat(reading), os.fstat(writing)
+    finally:
+        os.close(reading), os.close(writing)

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from skriemdp._errors import PublicValueError
 from skriemdp._random import public_generator
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_path, check_positive
 from skriemdp.geometry import Hyperboloid
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def load_closure(path: str | Path) -> Any:
     ValueError
         If a line has fewer than two columns.
     """
+    check_path(path=path)
     with open(path, newline="", encoding="utf-8") as file:
         rows = [row for row in csv.reader(file, delimiter="\t") if row]
     if any(len(row) < 2 for row in rows):

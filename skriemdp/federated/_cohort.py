@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from skriemdp._errors import PublicTypeError, PublicValueError
-from skriemdp._validation import check_count, shown
+from skriemdp._validation import check_count, check_path, shown
 from skriemdp.federated._masks import KEY_BYTES, digest, number, primitives
 
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
@@ -46,6 +46,7 @@ class Identity:
     def make(cls, path: str | Path) -> Self:
         """A new identity, in a new file that only its owner may read."""
         made = cls(secrets.token_bytes(KEY_BYTES))
+        check_path(path=path)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(made.secret.hex() + "\n")
@@ -54,6 +55,7 @@ class Identity:
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """The identity of a file; ValueError where others may read it too."""
+        check_path(path=path)
         with open(path, encoding="ascii") as file:
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
                 raise PublicValueError(
@@ -135,6 +137,7 @@ class Cohort:
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """The cohort of a file that :meth:`write` made."""
+        check_path(path=path)
         with open(path, encoding="utf-8") as file:
             try:
                 stored = json.load(file, object_pairs_hook=_once)
@@ -149,6 +152,7 @@ class Cohort:
     def write(self, path: str | Path) -> None:
         """Store the cohort in a new file."""
         keys = {name: self.members[name].hex() for name in sorted(self.members)}
+        check_path(path=path)
         with open(path, "x", encoding="ascii") as file:
             json.dump({"colluding": int(self.colluding), "members": keys}, file, indent=1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-import os
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +23,7 @@ from skriemdp._validation import (
     check_fraction,
     check_jobs,
     check_option,
+    check_path,
     check_positive,
     check_scale,
     shown,
@@ -86,8 +86,8 @@ def check_settings(run: Any) -> None:
         _check_only(run, why, **only, checkpoint=None)
     if run.checkpoint is not None and run.fit_id is None:
         raise PublicValueError("checkpoint needs a fit_id: the name under which the run resumes.")
-    if run.checkpoint is not None and not isinstance(run.checkpoint, (str, bytes, os.PathLike)):
-        raise PublicTypeError(f"checkpoint must be a path, got {type(run.checkpoint).__name__}.")
+    if run.checkpoint is not None:
+        check_path(checkpoint=run.checkpoint)
     if run.fit_id is not None:
         check_release_name(run.fit_id)
 
