@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from skriemdp._errors import PublicTimeoutError, PublicValueError
-from skriemdp._validation import check_count, shown
+from skriemdp._validation import check_count, check_instance, shown
 from skriemdp.federated._agent import check_deployed
 from skriemdp.federated._attendance import reply
 from skriemdp.federated._masks import number, whole
@@ -103,6 +103,7 @@ class LocalAgent(socketserver.ThreadingTCPServer):
 
     def answer(self, request: socket.socket) -> None:
         """Receive one message and answer it."""
+        check_instance(socket.socket, "it is what a client connected with", request=request)
         message = _received(request, time.monotonic() + _SECONDS)
         with self._lock:
             self._incomplete.pop(request, None)
