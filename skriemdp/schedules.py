@@ -20,6 +20,7 @@ noise, whatever a theorem says.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,8 @@ def curvature_constant(lowest_curvature: float, diameter: float) -> float:
     >>> curvature_constant(-1.0, 2.0).__round__(3)
     2.075
     """
+    check_instance(numbers.Real, "pass a lower bound", lowest_curvature=lowest_curvature)
+    check_nonnegative(diameter=diameter)
     if lowest_curvature >= 0:
         return 1.0
     x = math.sqrt(-lowest_curvature) * diameter

@@ -34,6 +34,8 @@ from skriemdp.federated import (
     ServerLoop,
     SumsLoop,
     learn_from_sums,
+    sums_agent,
+    sums_agreement,
     theory_settings,
 )
 from skriemdp.geometry import (
@@ -94,7 +96,11 @@ OBJECTS = {
     "facts": [to_html, to_text, to_data],
     "total": [lambda x: mean_sensitivity(x, 5.0)],
     "bound": [lambda x: exact_total_sensitivity(x, 1.0, 5.0)],
-    "event": [lambda x: compose([x]), lambda x: SelectionEvent(x, 2.0)],
+    "event": [
+        lambda x: compose([x]),
+        lambda x: SelectionEvent(x, 2.0),
+        Participation(4, 2, 1).record_event,
+    ],
     "function_class": [lambda x: schedule(x, 100, 0.5)],
     "groups": [lambda x: own_means(SPACE, ROWS, x)],
     "geometry": [
@@ -114,7 +120,13 @@ OBJECTS = {
         lambda x: InProcessTransport({}).run([x]),
     ],
     "messages": [lambda x: InProcessTransport({}).relay({1: x} if isinstance(x, dict) else x)],
-    "estimator": [audit_estimator],
+    "estimator": [
+        audit_estimator,
+        lambda x: sums_agreement(x, ROWS),
+        lambda x: sums_agent(
+            x, ROWS, client="a", accountant=PrivacyAccountant(), book=AnswerBook("nowhere")
+        ),
+    ],
     "problem": [lambda x: Agent("a", x, None, 5.0)],
     "make_event(noise)": [lambda x: calibrate(lambda noise: x, 1.0, 1e-5, (0.1, 9.0))],
 }

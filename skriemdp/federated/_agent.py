@@ -39,6 +39,7 @@ from skriemdp.federated._messages import (
 )
 from skriemdp.federated._shares import Shares, noted
 from skriemdp.federated._training import LocalSettings, local_solver, train
+from skriemdp.geometry._ball import GeodesicBall
 from skriemdp.ledger._accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger._current import chosen_accountant
 from skriemdp.ledger._files import private_file
@@ -269,6 +270,8 @@ class Agent(_Client):
             warn_seeded()
         check_instance(Problem, "pass a PerSampleProblem or another problem", problem=self.problem)
         check_instance(LocalSettings, "pass LocalSettings(...)", settings=self.settings)
+        if self.domain is not None:
+            check_instance(GeodesicBall, "pass a ball, or None", domain=self.domain)
         check_descent_domain(self.problem.geometry, self.domain)
         check_run((self.noise_multiplier,), self.problem.integers_of_a_step)
         check_option(("record", "group"), unit=self.unit)

@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from skriemdp._errors import PublicValueError
 from skriemdp._validation import check_count, check_generator, check_option
+from skriemdp.privacy._event import check_events
 from skriemdp.privacy._events import (
     Event,
     FixedSizeSampledGaussianEvent,
@@ -84,6 +85,7 @@ class Participation:
 
         For a person, `clients` bounds the number of clients that hold records of theirs.
         """
+        check_events([local])
         if self.rule == "schedule" or self.clients_per_round == self.n_clients:
             return _repeated(local, self.most_rounds * clients)
         if clients > 1:

@@ -24,7 +24,7 @@ from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._mechanisms.sum import noised
 from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
-from skriemdp._validation import check_count, check_instance, check_option
+from skriemdp._validation import check_count, check_instance, check_methods, check_option
 from skriemdp._warnings import unwarned
 from skriemdp.federated._agent import AnswerBook, SumsAgent
 from skriemdp.federated._agreement import MOST_TOTAL, Agreement
@@ -225,6 +225,7 @@ def sums_agent(
             f"trust='cohort', cohort= and identity= belong together; pass all or none (got trust="
             f"{trust!r})."
         )
+    check_estimator(estimator)
     estimator = clone(estimator)
     data = validated(estimator, X, y, groups)
     facts, together = data.facts | {"tables": True}, trust != "nobody"
@@ -267,8 +268,15 @@ def sums_agreement(
     return _agreement(estimator, plan, facts, clients_per_person)
 
 
+def check_estimator(estimator: Any) -> None:
+    """TypeError unless `estimator` is a private estimator."""
+    wanted = "a private estimator, such as PrivateFrechetMean(...)"
+    check_methods(wanted, "fit", "get_params", "_validate", estimator=estimator)
+
+
 def _at_server(estimator: Any, X: Any, y: Any, grouped: bool) -> tuple[Any, dict[str, Any]]:
     """A copy of the estimator, and public facts as two made-up records show them."""
+    check_estimator(estimator)
     estimator = clone(estimator)
     return estimator, validated(estimator, X, y).facts | {"grouped": grouped, "tables": True}
 
