@@ -36,7 +36,7 @@ from skriemdp.preprocessing import PerGroup, Recenter
 SOURCE = Path(skriemdp.__file__).parent
 PACKAGES = "_core _mean _location_scale _linear_model _pca _erm _selection".split()
 PLACES = [*PACKAGES, "federated/_planning.py", "federated/_estimator.py", "federated/_clients.py"]
-PLACES += ["_config.py", "_validation.py", "_mechanisms/counts.py"]
+PLACES += ["_config.py", "_validation.py", "_mechanisms/counts.py", "_descent/separate_rows.py"]
 CURE = re.compile(
     r"\b(pass|use|choose|leave|raise|divide|multiply|subtract|fit|list|write|search over|transform "
     r"X|make|give|call|take|change|move)\b",
@@ -591,6 +591,18 @@ CASES = {
     "a loss that fails": (
         search(GAUSS, RADII, loss=lambda model, X, y: y.nothing),
         search(GAUSS, RADII, loss=lambda model, X, y: np.ones(len(X))),
+    ),
+    "a loss that mixes records": (
+        search(GAUSS, RADII, loss=lambda model, X, y: X[:, 0] - X[:, 0].mean()),
+        search(GAUSS, RADII, loss=lambda model, X, y: X[:, 0]),
+    ),
+    "a loss that differs": (
+        search(GAUSS, RADII, loss=lambda model, X, y: RNG.random(len(X))),
+        search(GAUSS, RADII, loss=lambda model, X, y: X[:, 0]),
+    ),
+    "a loss of too few rows": (
+        search(GAUSS, RADII, loss=lambda model, X, y: X[1:, 0]),
+        search(GAUSS, RADII, loss=lambda model, X, y: X[:, 0]),
     ),
     "each person's transformer without people": (
         search(PerGroup(Recenter("euclidean"), GAUSS), {"estimator__radius": [1.0, 2.0]}),

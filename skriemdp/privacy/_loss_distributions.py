@@ -82,7 +82,7 @@ class PrivacyLossDistribution:
 
 
 def points_of(reach: float, interval: float) -> int:
-    """How many intervals cover losses up to `reach`; ValueError where these are too many."""
+    """Number of intervals that cover losses up to `reach`; ValueError where these are too many."""
     check_positive(interval=interval)
     points = reach / float(interval)
     if points > 4_000_000:
