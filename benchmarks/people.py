@@ -1,7 +1,7 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
     OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
-        [--part mean|components|linear|decoder|clients|shape|mean-shape|void|search]
+        [--part mean|components|linear|decoder|clients|void|search]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
@@ -31,14 +31,6 @@ pyRiemann's whitening of them and fit.
 hospitals, each of which adds noise of its own to its sums; over 10 draws of everybody (2 with
 ``--quick``).
 
-"shape": the decoder of 16 channels at epsilon = 1, 109 people, its noise in the shape of the class
-means of 20 *other* people (and in that shape with the order of its axes reversed): mean square of
-the noise at matched clipping against round noise, and accuracy; 4 draws (1 with ``--quick``).
-
-"mean-shape": mean square error of the private mean of 109 people's means as recorded, at the mean
-of 20 others, epsilon = 1: round Gaussian noise, Laplace noise, and Gaussian noise in the shape of
-the 20 others, or in the true one; the noise enters as its variance.  6 draws (2 with ``--quick``).
-
 "search": recentred people of several classes, delta = 1e-3: accuracy on the trials of 25 new people
 by class means in a ball that the fit finds (constructor defaults, within `PerGroup`), and about the
 identity with public radii from .2 to 1.4, by the best of them; 6 draws (2 with ``--quick``).
@@ -62,15 +54,12 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
-    frechet_mean,
 )
-from skriemdp._groups import Groups
-from skriemdp._mean.noise_shape import NoiseShape
 from skriemdp.datasets import make_people
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.preprocessing import PerGroup, Recenter
-from skriemdp.privacy import gaussian_mu, laplace_law
+from skriemdp.privacy import gaussian_mu
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
 RADII = np.geomspace(0.2, 2.0, 20)
@@ -319,73 +308,6 @@ def clients(quick):
         print(f"| {channels} | " + " | ".join(f"{m:.3f} ({s:.3f})" for m, s in found) + " |")
 
 
-def shapes(quick):
-    draws, radius, geometry = 1 if quick else 4, 0.3, AffineInvariantSPD(16)
-    noise, scores = [], []
-    for draw in range(draws):
-        X, y, groups = make_people(189, 40, 16, rng=np.random.default_rng(draw))
-        X = recentred(X, groups)
-        here, new = groups < 109, (groups >= 109) & (groups < 169)
-        rows = np.asarray(geometry.log_coordinates(geometry.base_point, X))
-        shown = np.stack(
-            [rows[(groups == g) & (y == k)].mean(0) for g in range(189) for k in (0, 1)]
-        )
-        truth, known = (part.T @ part / len(part) for part in (shown[:218], shown[338:]))
-        values, vectors = np.linalg.eigh(known)
-        ways = {"round": None, "20 others": known}
-        ways["20 others, reversed"] = (vectors * values[::-1]) @ vectors.T
-        noise.append([1.0])
-        scores.append([])
-        for moments in ways.values():
-            if moments is not None:
-                shape = NoiseShape.of(moments)
-                behind = np.trace(shape.inverse @ truth @ shape.inverse) / np.trace(truth)
-                noise[-1].append(behind * shape.noise**2)
-            model = class_means(radius, 1.0).set_params(shape=moments)
-            model.fit(X[here], y[here], groups=groups[here])
-            scores[-1].append(model.score(X[new], y[new]))
-    print(f"109 people x 40 trials, 16 channels, epsilon = 1, radius {radius}, {draws} draws\n")
-    print(
-        "| noise | its mean square at matched clipping | accuracy on 60 new people |\n|---|---|---|"
-    )
-    for name, squares, hits in zip(ways, np.transpose(noise), np.transpose(scores), strict=True):
-        print(f"| {name} | {squares.mean():.2f} | {hits.mean():.3f} (sd {hits.std():.3f}) |")
-
-
-def shaped_means(quick):
-    draws, n, others, radii = 2 if quick else 6, 109, 20, np.geomspace(0.3, 10.0, 40)
-    mu = gaussian_mu(1.0, DELTA)
-    print(
-        f"mean of {n} people, epsilon = 1, best of {len(radii)} radii, {draws} draws of everybody\n"
-    )
-    print(f"| channels | round | Laplace | shape of {others} others | true shape | center alone |")
-    print("|---" * 6 + "|")
-    for channels in (3, 6, 16):
-        geometry = AffineInvariantSPD(channels)
-        dim = geometry.dim
-        laplace = laplace_law(dim, 1.0, DELTA).mean_square_over_sensitivity * mu**2 / dim
-        errors, start = np.zeros((4, len(radii))), 0.0
-        for draw in range(draws):
-            rng = np.random.default_rng(draw)
-            X, _, groups = make_people(n + others, 6, channels, rng=rng)
-            center, owned = frechet_mean(X[groups >= n], geometry), Groups.from_ids(groups)
-            rows = owned.means(geometry.log_coordinates(center, X)[owned.order])
-            truth = rows[:n].mean(axis=0)
-            start += np.sum(truth**2) / draws
-            known, right = (part.T @ part for part in (rows[n:], rows[:n]))
-            plain = np.eye(dim), 1.0
-            ways = (plain, (plain[0], laplace), (known, 1.0), (right, 1.0))
-            for way, (moments, factor) in enumerate(ways):
-                shape = NoiseShape.of(moments)
-                behind = rows[:n] @ shape.inverse
-                for place, radius in enumerate(radii):
-                    found = shortened(behind, radius).mean(axis=0) @ shape.root
-                    noise = factor * dim * (shape.noise * 2.0 * radius / (n * mu)) ** 2
-                    errors[way, place] += (np.sum((found - truth) ** 2) + noise) / draws
-        cells = " | ".join(f"{e:.3f}" for e in (*errors.min(axis=1), start))
-        print(f"| {channels} | {cells} |", flush=True)
-
-
 def sums(X, y, radius):
     """Sums of the two classes' logarithms of recentred rows, each clipped to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
@@ -422,8 +344,6 @@ def main():
         "linear": linear,
         "decoder": decoder,
         "clients": clients,
-        "shape": shapes,
-        "mean-shape": shaped_means,
         "void": void,
         "search": search,
     }

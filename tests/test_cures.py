@@ -246,10 +246,6 @@ CASES = {
         classes(**BALL),
         classes(center="private", radius="private"),
     ),
-    "a shape in a ball that clips": (
-        classes(shape=np.ones(3), center=np.zeros(3), radius=0.1),
-        classes(shape=np.ones(3), **BALL),
-    ),
     "clients in a ball that clips": (
         clients(PrivateFrechetMean(radius=0.1, epsilon=5.0), **SUMS),
         clients(PrivateFrechetMean(epsilon=5.0, **BALL), **SUMS),
@@ -453,21 +449,7 @@ CASES = {
         classes(uncertainty=True, delta=0.0, **BALL),
         classes(uncertainty=True, **BALL),
     ),
-    "a shape with regions": (
-        classes(uncertainty=True, shape=np.ones(3), **BALL),
-        classes(uncertainty=True, **BALL),
-        classes(shape=np.ones(3), **BALL),
-    ),
-    "a shape on a sphere": (
-        classes(SPHERE, Y, manifold="sphere", shape=np.ones(2), center=np.eye(3)[0], radius=0.5),
-        classes(SPHERE, Y, manifold="sphere", shape=None, center=np.eye(3)[0], radius=0.5),
-    ),
-    "a shape without a ball": (classes(shape=np.ones(3)), classes(shape=np.ones(3), **BALL)),
     "pure classes without a ball": (classes(delta=0.0), classes(delta=0.0, **BALL), classes()),
-    "an unequal shape": (
-        classes(shape=np.triu(np.ones((3, 3))), **BALL),
-        classes(shape=np.triu(np.ones((3, 3))) / 2 + np.triu(np.ones((3, 3))).T / 2, **BALL),
-    ),
     "pure tangent components": (tangent(delta=0.0, **BALL), tangent(**BALL)),
     # linear models
     "a model of noise": (

@@ -229,7 +229,6 @@ def test_a_second_fit_forgets_the_first():
     "geometry, settings, words",
     [
         (Euclidean(2), {"delta": 0.0}, "delta > 0"),
-        (Euclidean(2), {"shape": [1.0, 0.1]}, "shape=None"),
         (Euclidean(2), {"uncertainty": "yes"}, "uncertainty"),
         (Sphere(2), {"radius": 1.4}, "above 1.3"),
     ],

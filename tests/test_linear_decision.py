@@ -181,14 +181,6 @@ def test_moments_of_classes_that_are_released_anyway_decide_for_nothing(monkeypa
     assert better > model.score(X[3000:], y[3000:]) + 0.05
 
 
-def test_behind_a_public_shape_too():
-    X, y = table(6000)
-    ball = {"center": np.zeros(4), "radius": 12.0, "shape": np.cov(X[:10].T)}
-    model = PrivateMinimumDistanceToMean(classes=range(3), epsilon=3.0, random_state=0, **ball)
-    model.fit(X[:3000], y[:3000])
-    assert model.decision_ == "linear" and model.score(X[3000:], y[3000:]) > 0.5
-
-
 def test_on_a_sphere_scatter_that_tells_nothing_is_left_out():
     rng, sphere = np.random.default_rng(0), Sphere(5)
     y = rng.integers(2, size=6000)

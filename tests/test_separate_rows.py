@@ -19,7 +19,14 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivateMinimumDistanceToMean,
+    PrivatePrincipalEigenvector,
+)
 from skriemdp._descent.carried import check_per_sample
 from skriemdp._descent.per_sample import CostProblem, HalfSquaredDistance, make_gradient
 from skriemdp._descent.separate_rows import check_rows, pairs_of_batches
@@ -369,6 +376,30 @@ def test_losses_that_mix_records_are_refused_for_free():
         warnings.filterwarnings("ignore", "delta=|with n=")
         search(record_loss, budget).fit(X)
     assert len(budget.history) == 1
+
+
+SEARCHED = {
+    "a linear model": (PrivateNoisyAdaGrad("squared_error"), NUMBERS := np.linspace(-1.0, 1.0, N)),
+    "a classifier": (PrivateNoisyAdaGrad(classes=[0.0, 1.0]), (NUMBERS > 0.0).astype(float)),
+    "directions": (PrivateGeodesicRegressor("sphere"), np.tile([0.0, 0.6, 0.8], (N, 1))),
+    "angles": (PrivateGeodesicRegressor("circle"), NUMBERS),
+    "a hierarchy": (PrivateHyperbolicRegressor(), 0.1 * NUMBERS[:, None] * np.ones(2)),
+    "components": (PrivatePrincipalEigenvector(), None),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_losses_are_tried_whatever_the_manifold_is_of(name):
+    """Of rows, of responses, of coefficients, or of a frame."""
+
+    def centred(model, X, y):
+        sizes = np.abs(X).sum(axis=1)
+        return sizes - sizes.mean()
+
+    model, y = SEARCHED[name]
+    searched = PrivateGridSearchCV(model, {"epsilon": [0.5, 1.0]}, loss=centred)
+    with pytest.raises(ValueError, match="^loss: row i must depend on record i only"):
+        searched.fit(X, y)
 
 
 def test_a_loss_that_refuses_made_up_records_is_warned_about():

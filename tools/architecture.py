@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 BUILDERS = ("_mechanisms", "privacy", "ledger", "riemannian_laws")
 # What modules are for: the first pattern that fits; of earlier layouts too.
 PURPOSES = {
-    "people who own several records": "_groups preprocessing */groups */grouped_rows */noise_shape",
+    "people who own several records": "_groups preprocessing */groups */grouped_rows",
     "exact integers": "_mechanisms/integer* _mechanisms/lattice _mechanisms/discrete_gaussian "
     "_mechanisms/batch_sizes _mechanisms/_rounding privacy/_lattice "
     "_mechanisms/bounded_sets _mechanisms/sum _mechanisms/units _core/arithmetic",

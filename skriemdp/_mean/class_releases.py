@@ -17,7 +17,6 @@ from skriemdp._location_scale.points import PointRecords
 from skriemdp._location_scale.search import BallEstimate, LocationScaleSearch
 from skriemdp._mean.domains import logarithms
 from skriemdp._mean.linear_decision import ClassMoments, LinearDecision
-from skriemdp._mean.noise_shape import NoiseShape
 from skriemdp._mechanisms.bounded_sets import Moment, VectorSet, answers, labelled
 from skriemdp._mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp._mechanisms.counts import GaussianCount, LaplaceCount
@@ -216,8 +215,6 @@ class ClassSums:
         """Coordinates at the centre, and labels."""
         points, labels = records.arrays
         vectors = logarithms(self.fit.geometry, self.center, points)
-        if self.fit.shape is not None:
-            vectors = self.fit.shape.enter(vectors)
         return Units((vectors, labels), records.groups)
 
     def _outside(self, units: Units) -> int:
@@ -280,8 +277,6 @@ class ClassSums:
         means = drawn_together(raw, noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
-        if self.fit.shape is not None:
-            means = self.fit.shape.leave(means)
         points = np.asarray(self.fit.geometry.exp_coordinates(self.center, means))
         linear = None if self.moment_mu is None else self._linear(noisy, self.moment_mu)
         counts = np.maximum(counts, 0.0)
@@ -297,7 +292,7 @@ class ClassSums:
         found = ClassMoments(
             self.fit.vote.n, radius, sums / radius, counts, second, *noise, SHORTER
         )
-        return LinearDecision.of(self.fit.geometry, self.center, found, self.fit.shape)
+        return LinearDecision.of(self.fit.geometry, self.center, found)
 
     def noise_scale(self, n: int, n_tables: float = 1) -> float:
         """Noise per tangent coordinate of a class of ``n / n_classes`` records.
@@ -310,8 +305,7 @@ class ClassSums:
             As for :meth:`finish`.
         """
         shown = math.sqrt(self.fit.n_classes) if self.fit.grouped else self.fit.n_classes
-        shape = 1.0 if self.fit.shape is None else self.fit.shape.noise
-        return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
+        return math.sqrt(n_tables) * self.sum_sigma * shown / n
 
 
 def _separation(means: np.ndarray, variances: np.ndarray) -> float:
@@ -428,7 +422,7 @@ class Vote:
     -----
     *Guarantee*: mu-GDP.  Class means are released before, so what a record answers
     is a function of that record; a person answers with the shares of own rows that each way labels
-    right (docs/theory/sensitivity.md, section 13).
+    right (docs/theory/sensitivity.md, section 12).
     """
 
     n: int
@@ -515,8 +509,6 @@ class ClassReleases:
         The public one.
     search : LocationScaleSearch or None
         For a private one.
-    shape : NoiseShape or None
-        Behind which vectors are shortened and get their noise; None for round noise.
 
     Raises
     ------
@@ -532,7 +524,6 @@ class ClassReleases:
     vote: Vote
     ball: GeodesicBall | None
     search: LocationScaleSearch | None
-    shape: NoiseShape | None
 
     def __post_init__(self) -> None:
         self.vote.check()

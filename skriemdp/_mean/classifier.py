@@ -38,7 +38,6 @@ from skriemdp._mean.expected import (
 from skriemdp._mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp._mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp._mean.linear_decision import LinearDecision
-from skriemdp._mean.noise_shape import NoiseShape, read_shape
 from skriemdp._mean.uncertainty import WIDER, warn_cut
 from skriemdp._mechanisms.budget import GaussianBudget
 from skriemdp._validation import check_option, shown
@@ -77,17 +76,12 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         Public list of class labels.  Without it the labels that occur in y are published, with a
         warning: whether a label occurs at all can be one record's secret.  A sorted list of texts
         also stands for the numbers 0, 1, ... of integer y.
-    shape : array-like of shape (dim, dim) or (dim,), optional
-        Public second moments of tangent coordinates at the center, for instance of class means of
-        *other* people, or their diagonal: noise then has their shape, made rounder by half, and
-        points are shortened in its coordinates alone.  Never computed from X.  Needs a public ball
-        and nonpositive curvature.
     uncertainty : bool, default=False
         Release the second moment of each class with its mean, so that `confidence_region`,
         `covariances_` and :func:`skriemdp.mean_test` know sampling error and noise
         (docs/user_guide/uncertainty.md).  The noise of the means is the same at equal epsilon, that
         of the counts ``sqrt(2)`` times as large, and a private radius is 1.3 times as wide.  Needs
-        ``delta > 0``, records as units (no `groups`), and no `shape`.
+        ``delta > 0`` and records as units (no `groups`).
     epsilon, delta, accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -109,8 +103,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         a private radius by more than ``radius_ / .6``.
     noise_scale_ : float
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
-        with `groups`, if everybody shows every class; with `shape`, the root mean square over
-        coordinates.
+        with `groups`, if everybody shows every class.
     decision_ : {"linear", "geodesic", "tangent", "largest class"}
         How `predict` decides: by scores that are linear in coordinates at `center_`, with one
         covariance of all classes; by geodesic distances; by distances in those coordinates; or by
@@ -174,7 +167,6 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         radius: float | Literal["private"] = "private",
         *,
         classes: Iterable[Any] | None = None,
-        shape: ArrayLike | None = None,
         uncertainty: bool = False,
         epsilon: float = 1.0,
         delta: float = 1e-5,
@@ -185,7 +177,6 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.center = center
         self.radius = radius
         self.classes = classes
-        self.shape = shape
         self.uncertainty = uncertainty
         self.epsilon = epsilon
         self.delta = delta
@@ -339,13 +330,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
                 "delta > 0."
             )
         ball, search = public_domain(geometry, self.center, self.radius), None
-        pure, shape, epsilon = self.delta == 0, None, float(self.epsilon)
+        pure, epsilon = self.delta == 0, float(self.epsilon)
         total = epsilon if pure else gaussian_mu(epsilon, self.delta)
         if ball is None:
-            if self.shape is not None:
-                raise PublicValueError(
-                    "shape belongs to one center: pass a public center= and radius=."
-                )
             if pure:
                 raise PublicValueError(
                     "delta=0 has no private search for a ball; pass a public center= and radius=, "
@@ -353,11 +340,9 @@ class PrivateMinimumDistanceToMean(PointClassifier):
                 )
             secret = terms.secret_n
             search = search_domain(geometry, n, total, self.center, self.radius, secret)
-        else:
-            shape = self._shape(geometry)
         grouped = bool(facts.get("grouped"))
         vote = Vote.planned(geometry, n, len(classes), 0.0 if pure else total, not grouped)
-        asked = total, pure, grouped, vote, ball, search, shape
+        asked = total, pure, grouped, vote, ball, search
         fit = ClassReleases(geometry, len(classes), *asked)
         budget = fit.reserved()
         _warn_little_information(fit, n)
@@ -366,9 +351,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             arithmetic=PLAIN if pure else INTEGERS,
             releases=budget.releases,
             settings=fit,
-            public=public_facts(geometry, n, ball, search)
-            | {"classes": classes}
-            | ({} if self.shape is None else {"shape": self.shape}),
+            public=public_facts(geometry, n, ball, search) | {"classes": classes},
             work=fit.work(n),
         )
 
@@ -385,10 +368,6 @@ class PrivateMinimumDistanceToMean(PointClassifier):
             )
         if self.delta == 0:
             raise PublicValueError("delta=0 has no regions of class means; pass delta > 0.")
-        if self.shape is not None:
-            raise PublicValueError(
-                "shape has no regions of class means; pass shape=None or uncertainty=False."
-            )
         mu = gaussian_mu(self.epsilon, self.delta)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
@@ -396,14 +375,6 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         return plan_joint_mean(
             geometry, n, mu, 1.0, WIDER, ball=ball, search=search, n_classes=len(classes)
         ).plan(classes=classes)
-
-    def _shape(self, geometry: Geometry) -> NoiseShape | None:
-        if self.shape is not None and not geometry.is_hadamard:
-            raise PublicValueError(
-                f"shape may lengthen what is released, and {geometry} is curved towards itself; "
-                "pass shape=None."
-            )
-        return read_shape(self.shape, geometry.dim)
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         fit, n = plan.settings, facts["n"]
@@ -528,7 +499,7 @@ class PrivateMinimumDistanceToMean(PointClassifier):
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
-        searchable = not statistic.fit.pure and self.shape is None and n_tables == 1
+        searchable = not statistic.fit.pure and n_tables == 1
         cure = ball_cure(self.center, self.radius, searchable)
         stated = outside / n, sigma, 1.0 - kept, self.radius_, cure
         self.clipped_fraction_ = clipped_share(*stated, statistic.fit.pure)

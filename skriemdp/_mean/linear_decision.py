@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from skriemdp._location_scale.rows import row_products
-from skriemdp._mean.noise_shape import NoiseShape
 from skriemdp._mechanisms.bounds import clip_norms
 from skriemdp.geometry import Geometry
 
@@ -63,8 +62,6 @@ class LinearDecision:
     offsets : ndarray of shape (k,)
     found : ClassMoments
         What was released.
-    shape : NoiseShape or None
-        Behind which coordinates are taken.
     """
 
     geometry: Geometry
@@ -72,16 +69,9 @@ class LinearDecision:
     weights: np.ndarray
     offsets: np.ndarray
     found: ClassMoments
-    shape: NoiseShape | None = None
 
     @classmethod
-    def of(
-        cls,
-        geometry: Geometry,
-        center: np.ndarray,
-        found: ClassMoments,
-        shape: NoiseShape | None = None,
-    ) -> LinearDecision:
+    def of(cls, geometry: Geometry, center: np.ndarray, found: ClassMoments) -> LinearDecision:
         """The likeliest of Gaussian classes with one covariance; post-processing.
 
         Class means are drawn towards their common mean, and the covariance within classes towards
@@ -94,13 +84,11 @@ class LinearDecision:
         weights = np.linalg.solve(within, means.T).T
         middles = np.einsum("ij,ij->i", weights, common + 0.5 * means)
         offsets = _SHARES * np.log(shares) - middles
-        return cls(geometry, center, weights / found.radius, offsets, found, shape)
+        return cls(geometry, center, weights / found.radius, offsets, found)
 
     def scores(self, points: np.ndarray) -> np.ndarray:
         """Logarithms of the classes' likelihoods, up to a number of each point, ``(n, k)``."""
         seen = np.asarray(self.geometry.log_coordinates(self.center, points))
-        if self.shape is not None:
-            seen = self.shape.enter(seen)
         return row_products(seen, self.weights.T) + self.offsets
 
 

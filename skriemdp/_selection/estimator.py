@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from skriemdp._core.arithmetic import INTEGERS, PLAIN
@@ -71,6 +71,7 @@ from skriemdp._validation import (
     shown,
 )
 from skriemdp._warnings import unwarned
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger._accountant import PrivacyAccountant
 from skriemdp.ledger._statements import noise_of
 from skriemdp.ledger._units import UNITS
@@ -456,10 +457,13 @@ class PrivateGridSearchCV(AsksForRows):
             if isinstance(last, PerGroup):  # the loss sees what is inside, and transformed rows
                 model, given = last.estimator, last._tried(given).shape
             geometry, x_shape = None, given
-            with contextlib.suppress(TypeError, ValueError, AttributeError):  # of vectors
-                geometry = geometry_of(np.empty((0, *given)), step.manifold)
-            if geometry is not None and geometry.shape != tuple(x_shape):
-                if math.prod(geometry.shape) == x_shape[0]:
+            if not get_tags(step).input_tags.three_d_array:  # rows are numbers; y may be points
+                if y_shape and getattr(step, "manifold", None) is not None:
+                    geometry = as_geometry(step.manifold, point_shape=y_shape)
+            elif hasattr(step, "manifold"):
+                like = np.empty((0, *given))
+                geometry = geometry_of(like, step.manifold)
+                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")
             made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]

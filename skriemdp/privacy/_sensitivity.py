@@ -120,7 +120,7 @@ def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
 
     Notes
     -----
-    sensitivity.md, section 12.
+    sensitivity.md, section 11.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
 
     Two corners of a cube are no farther apart, and none is farther than half of that from its
     middle: presence is that of numbers less 1/2.  Less other levels, a number is `farthest` at
-    most: presence is ``farthest sqrt(count)``.  sensitivity.md, section 13.
+    most: presence is ``farthest sqrt(count)``.  sensitivity.md, section 12.
     """
     check_count(count=count)
     check_fraction(farthest=farthest)

@@ -384,21 +384,10 @@ def class_means():
     data = _turned(plane, 1.0, beyond=50.0)
     fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, **few)
     pair("class means linear noisy", fit, *data, attains=0.985, quiet=False)
-    settings = {"radius": 1.0, "shape": [1.0, 1.0]}
-    fit = fitted(PrivateMinimumDistanceToMean, plane, **settings, **few)
-    pair("class means linear shaped", fit, *data, attains=0.985)
     fit = fitted(PrivateMinimumDistanceToMean, Hyperboloid(2), classes=range(3), epsilon=10.0)
     data = _turned(Hyperboloid(2), 1.5, n=90)
     for quiet in (True, False):
         pair(f"class means linear in a private ball {quiet}", fit, *data, quiet=quiet, attains=0.5)
-
-    # Long in the one direction, short in the other: behind the shape both ends are shortened.
-    one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
-    settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
-    fit = fitted(PrivateMinimumDistanceToMean, plane, **settings)
-    pair("class means shaped", fit, (one, y), (two, y), attains=0.95)
-    data = owned(one, ROWS), owned(two, 1, 1)
-    pair("class means shaped people", fit, *data, attains=0.95)
 
     # A record crosses the distances that a search asks about: its counts move.
     space = Hyperboloid(2)

@@ -99,7 +99,7 @@ OTHERS = set(
     _location_scale.search:_HIDDEN _location_scale.search:_SHRUNK _mean.class_releases:_AHEAD
     _mean.estimator:_COARSE _mean.estimator:_WIDE _mean.releases:LEAST_ROWS
     _mean.class_releases:_LEAST_KEPT _mean.class_releases:_TELLS _mean.classifier:_SEPARATED
-    _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT _mean.noise_shape:_ROUNDING
+    _mean.classifier:_HOPELESS _mean.joint_releases:LEAST_COUNT
     _mean.planning:LAPLACE_GAIN _mean.planning:_MUCH _mean.uncertainty:_CUT _pca.releases:_FLAT
     _pca.releases:_OUTSTANDING _pca.search_releases:_PAIRS_TO
     _linear_model.fit_plan:_LARGEST_RIDGE
