@@ -124,9 +124,15 @@ def test_answers_attain_their_diameter(size):
     assert closest <= 3.0 + 0.1 * math.sqrt(size)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("form", ["dense", "sparse", "classes"])
-def test_rows_of_moments_attain_their_length(size, form):
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [
+        pytest.param(form, size, marks=[pytest.mark.slow] * (form == "classes" and size > 1000))
+        for form in ("dense", "sparse", "classes")
+        for size in SIZES
+    ],
+)
+def test_rows_of_moments_attain_their_length(form, size):
     bounded_set = Moment(0.7, size, classes=3 if form == "classes" else None)
     steps = bounded_set.check(MU if size < 1000 else 1.0)
     most, spacing = bounded_set.longest(steps), bounded_set.spacing(steps)

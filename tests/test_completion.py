@@ -634,7 +634,7 @@ def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
 @pytest.mark.parametrize("halve", [False, True])
 def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
     """A whole row swapped, item totals read; false alarm <= 1e-6, half noise caught."""
-    d, n, mu, trials = 6, 40, 2.0, 2500
+    d, n, mu, trials = 6, 40, 2.0, 1300
     if halve:
         draw = noise.draw
 
