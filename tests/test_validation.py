@@ -135,7 +135,10 @@ CALLS = [(name, call) for name, calls in OBJECTS.items() for call in calls]
 
 
 @pytest.mark.parametrize(("name", "call"), CALLS, ids=[name for name, _ in CALLS])
-def test_objects_of_another_class_are_refused_by_their_type_alone(name, call):
+def test_objects_of_another_class_are_refused_by_their_type_alone(
+    name, call, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # books are written where they are named
     for wrong in OBJECTS_BUT_DICTS if name == "messages" else WRONG:
         with pytest.raises(TypeError) as refusal:
             call(wrong)
