@@ -201,7 +201,7 @@ LEARNING = [
     RobustScaler(),
     QuantileTransformer(n_quantiles=5),
     PowerTransformer(),
-    KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf"),
+    KBinsDiscretizer(3, strategy="uniform"),
     PCA(2),
     SelectKBest(k=1),
     KNNImputer(),

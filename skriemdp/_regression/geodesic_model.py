@@ -92,7 +92,9 @@ class GeodesicModel:
         geometry, base = self.geometry, self.base
         step = clip_norms(change[:1], reach)[0]
         slopes = self.slopes + change[1:]
-        slopes = slopes * min(1.0, 2.0 * reach / max(float(np.linalg.norm(slopes, 2)), 1e-300))
+        # A constant has no slopes, of which older versions of NumPy know no norm.
+        longest = np.linalg.svd(slopes, compute_uv=False).max(initial=1e-300)
+        slopes = slopes * min(1.0, 2.0 * reach / float(longest))
         point = np.asarray(geometry.exp_coordinates(base, step))
         if not np.isfinite(point).all() or not bool(geometry.belongs(point)):
             return dataclasses.replace(self, slopes=slopes)
