@@ -87,6 +87,11 @@ def _same_type(error: Exception, text: str) -> Exception:
     That something has no such attribute, entry or quotient is said of what was passed.
     """
     known = {public.__bases__[1]: public for public in Public.__subclasses__()} | _OF_ARGUMENTS
+    for kind in type(error).__mro__:
+        if issubclass(kind, Warning) and kind.__module__ == "builtins":  # made one by a filter
+            warning: Any = kind(text)
+            warning._skriemdp_public = True
+            return warning
     return next(known[kind] for kind in type(error).__mro__ if kind in known)(text)
 
 
