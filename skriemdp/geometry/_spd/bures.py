@@ -83,7 +83,7 @@ class BuresWassersteinSPD(SPDGeometry):
         """
         difference = sym.congruence(xp, sym.transposed(xp, vectors), other - point)
         root = xp.sqrt(values)
-        right = root[..., :, None] * difference * root[..., None, :]
+        right = sym.laid_out(root[..., :, None] * difference * root[..., None, :])
         identity = xp.eye(self.size, dtype=values.dtype, device=device(values))
         squares, basis = sym.eigh(xp, right + (values * values)[..., None] * identity)
         middle = xp.sqrt(xp.clip(squares, min=0.0))
