@@ -145,7 +145,7 @@ class NoiseGenerator(np.random.Generator):
 
     def expect(self, count: int) -> None:
         """Say how many integers will be taken in all; drawn together they cost less."""
-        self._block = max(self._block, min(count, _LARGEST_BLOCK))
+        self._block = max(self._block, min(int(count), _LARGEST_BLOCK))
 
     @property
     def bit_generator(self) -> np.random.BitGenerator:  # type: ignore[override]

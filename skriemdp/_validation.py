@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import numbers
@@ -36,6 +37,19 @@ def _real(name: str, value: Any, wanted: str) -> float:
     if math.isinf(number) and not isinstance(value, float) and value not in (math.inf, -math.inf):
         raise PublicValueError(f"{name} must be {wanted}, got a number too large for a float.")
     return number
+
+
+def plain_numbers(settings: Any) -> None:
+    """Make the numbers of a frozen dataclass Python's own, from its `__post_init__`.
+
+    Arithmetic takes the precision of a narrow type, ``numpy.float32(0.1)`` for instance: bounds and
+    spacings would be rounded towards the public, and products of short integers overflow.
+    """
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if type(value) not in (float, int, bool) and isinstance(value, numbers.Real):
+            made = int(value) if isinstance(value, numbers.Integral) else float(value)
+            object.__setattr__(settings, field.name, made)
 
 
 def check_positive(*, allow_inf: bool = False, **values: Any) -> None:

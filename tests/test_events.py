@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import mpmath
 import numpy as np
@@ -514,6 +514,28 @@ def test_mixture_is_the_mean_of_profiles_and_composes():
         assert mixture.delta(epsilon) == pytest.approx(mean, rel=1e-4)
     twice = compose([mixture, mixture])
     assert mixture.epsilon(DELTA) < twice.epsilon(DELTA) < compose(parts * 2).epsilon(DELTA) * 1.5
+
+
+NOTHING = ComposedEvent(())
+SILENT = [
+    NOTHING,
+    MixtureEvent((1.0,), (NOTHING,)),
+    MixtureEvent((0.5, 0.5), (NOTHING, NOTHING)),
+    ParallelEvent((NOTHING,)),
+    ParallelEvent((NOTHING, MixtureEvent((1.0,), (NOTHING,)))),
+]
+
+
+@pytest.mark.parametrize("some", [[], [GaussianEvent(3.0)], [PureEvent(0.1)], [ZCDPEvent(0.01)]])
+@pytest.mark.parametrize("silent", list(product(SILENT, repeat=2)), ids=str)
+def test_releases_that_tell_nothing_add_nothing(silent, some):
+    total = compose([*silent, *some])
+    alone = compose(some)
+    assert total.epsilon(1e-5) == alone.epsilon(1e-5) and total.delta(0.1) == alone.delta(0.1)
+    accountant = PrivacyAccountant()
+    for event in (*silent, *some):
+        accountant.spend(event)
+    assert accountant.spent.epsilon == pytest.approx(alone.epsilon(1e-5), rel=1e-9)
 
 
 def test_what_a_mixture_and_a_composition_know():

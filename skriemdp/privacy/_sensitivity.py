@@ -21,6 +21,7 @@ from skriemdp._validation import (
     check_nonnegative,
     check_positive,
     check_scale,
+    plain_numbers,
     shown,
 )
 
@@ -80,6 +81,7 @@ class Sensitivity:
     presence: float = math.inf
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_positive(sensitivity=self.value)
         check_positive(allow_inf=True, presence=self.presence)
 
