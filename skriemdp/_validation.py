@@ -39,16 +39,22 @@ def _real(name: str, value: Any, wanted: str) -> float:
     return number
 
 
-def plain_numbers(settings: Any) -> None:
-    """Make the numbers of a frozen dataclass Python's own, from its `__post_init__`.
+def plain_number(value: Any) -> Any:
+    """A number as Python's own float or int; anything else as it is.
 
     Arithmetic takes the precision of a narrow type, ``numpy.float32(0.1)`` for instance: bounds and
     spacings would be rounded towards the public, and products of short integers overflow.
     """
+    if type(value) in (float, int, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def plain_numbers(settings: Any) -> None:
+    """Apply :func:`plain_number` to the fields of a frozen dataclass, from its `__post_init__`."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if type(value) not in (float, int, bool) and isinstance(value, numbers.Real):
-            made = int(value) if isinstance(value, numbers.Integral) else float(value)
+        if (made := plain_number(value)) is not value:
             object.__setattr__(settings, field.name, made)
 
 
