@@ -175,7 +175,7 @@ FITS = {
     "mean by a law": (PrivateFrechetMean(SPACE, mechanism="laplace", **AT), NEAR),
     "median": (PrivateFrechetMean(radius=0.3, epsilon=3.3, statistic="median"), ROWS),
     "class means": (
-        PrivateMinimumDistanceToMean(radius=0.3, shape=[0.3, 0.1], classes=[0, 1], epsilon=33.3),
+        PrivateMinimumDistanceToMean(radius=0.3, classes=[0, 1], epsilon=33.3),
         ROWS,
         LABELS,
     ),
