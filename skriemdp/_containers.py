@@ -169,9 +169,13 @@ def _from_list(value: list | tuple) -> Any:
         array[:] = value
         return array
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError:  # rows of unlike lengths: said by whoever reads it
         return value
+    if array.ndim > 1 and array.dtype.kind in "US":
+        # A text in one row would make texts of the numbers of all others: each is read as it is.
+        return np.array(value, dtype=object)
+    return array
 
 
 def _has_unit_type(kind: type) -> bool:

@@ -10,6 +10,8 @@ import os
 import threading
 from typing import Any
 
+from skriemdp._errors import PublicRuntimeError
+
 _forks = 0
 
 
@@ -19,6 +21,15 @@ def this_process() -> tuple[int, int]:
     No process has the answer of one that it descends from, and so of one whose memory it holds.
     """
     return os.getpid(), _forks
+
+
+def refuse_forks(process: tuple[int, int], what: str, would: str) -> None:
+    """RuntimeError unless this is the process that made what must not be doubled."""
+    if this_process() != process:
+        raise PublicRuntimeError(
+            f"{what} was carried into a forked process, where it would {would}; start the fit in "
+            "the process that runs it."
+        )
 
 
 class Alone:

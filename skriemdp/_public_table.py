@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import datetime
+import itertools
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -262,6 +264,8 @@ class PublicTable(QuietQueries, TransformerMixin, BaseEstimator):
     def _columns_of_array(self, X: Any, reset: bool) -> list[np.ndarray]:
         if isinstance(X, np.ma.MaskedArray):
             X = column({"X": X}, "X")
+        elif isinstance(X, (list, tuple)):
+            X = quietly(_cells_of, X)
         checks: dict[str, Any] = {"dtype": None, "ensure_all_finite": False}
         if reset or hasattr(self, "n_features_in_"):
             X = quietly(lambda rows: validate_data(self, rows, reset=reset, **checks), X)
@@ -495,12 +499,31 @@ def _public_date(value: Any, what: str) -> float:
 # -- cells: what cannot be read is missing, and no cell is read by the look of another -------------
 
 
+def _cells_of(rows: Any) -> Any:
+    """A list of rows as an array of their cells, each as it is; what is no table stays a list.
+
+    NumPy would make one type of all cells, so that a text in one row turned numbers of the others
+    into texts.
+    """
+    if not all(isinstance(r, (list, tuple)) or getattr(r, "ndim", 0) == 1 for r in rows):
+        return rows
+    widths = set(map(len, rows))
+    if len(widths) != 1 or all(isinstance(cell, (list, tuple)) for row in rows for cell in row):
+        return rows
+    shape = len(rows), widths.pop()
+    cells = np.fromiter(itertools.chain.from_iterable(rows), object, count=math.prod(shape))
+    return cells.reshape(shape)
+
+
 def _each(read: Any, cells: np.ndarray, dtype: Any) -> np.ndarray:
     """`read` of every cell; equal numbers of a column are read once."""
+    places = None
     if cells.dtype.kind in "biuf":
         cells, places = np.unique(cells, return_inverse=True)
-        return np.fromiter(map(read, cells.tolist()), dtype, count=len(cells))[places.reshape(-1)]
-    return np.fromiter(map(read, cells.tolist()), dtype, count=len(cells))
+    with warnings.catch_warnings():  # a warning would tell of a cell
+        warnings.simplefilter("ignore")
+        found = np.fromiter(map(read, cells.tolist()), dtype, count=len(cells))
+    return found if places is None else found[places.reshape(-1)]
 
 
 def _floats(cells: np.ndarray) -> np.ndarray:

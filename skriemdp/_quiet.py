@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from skriemdp._containers import NO_NUMBER, finding, is_lazy, plain
 from skriemdp._documented import Documented
 from skriemdp._errors import Public, PublicTypeError, PublicValueError
+from skriemdp._process import refuse_forks, this_process
 from skriemdp._warnings import after_a_charge
 
 R = TypeVar("R")
@@ -363,7 +364,8 @@ def _canonical(X: Any) -> Any:
 class Charged:
     """Context of a release that was paid for; its errors show no record and name the entry.
 
-    No warning ends it (:class:`skriemdp._warnings.Words`).
+    No warning ends it (:class:`skriemdp._warnings.Words`).  In a process that was forked in the
+    middle of it, it fails: what was charged once is released once.
     ``with charged: release()``, then ``charged.raise_failure()``, which raises what went wrong:
     outside the handler, so that no error has another one as its context.
     """
@@ -373,6 +375,7 @@ class Charged:
         released = "nothing but what the callback saw" if seen_by_callback else "nothing"
         self._note = f"{what} was charged before this error; {released} was released"
         self._failure: Any = None
+        self._process = this_process()
         self._unended = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -389,6 +392,7 @@ class Charged:
 
     def raise_failure(self) -> None:
         """Raise the error of the release, if there was one."""
+        refuse_forks(self._process, "a fit", "release again what was charged once")
         failure, self._failure = self._failure, None
         if failure is None:
             return

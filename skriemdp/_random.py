@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
-from skriemdp._process import this_process
+from skriemdp._process import refuse_forks, this_process
 from skriemdp._validation import shown
 
 # Largest number of integers drawn in advance: 64 bits each, half a megabyte.
@@ -85,15 +85,6 @@ def data_digest(*arrays: Any) -> bytes:
     return state.digest()
 
 
-def refuse_forks(process: tuple[int, int], what: str, would: str) -> None:
-    """RuntimeError unless this is the process that made what must not be doubled."""
-    if this_process() != process:
-        raise PublicRuntimeError(
-            f"{what} was carried into a forked process, where it would {would}; start the fit in "
-            "the process that runs it."
-        )
-
-
 class NoiseGenerator(np.random.Generator):
     """A generator of private noise, bound to the process that made it.
 
@@ -145,7 +136,7 @@ class NoiseGenerator(np.random.Generator):
 
     def expect(self, count: int) -> None:
         """Say how many integers will be taken in all; drawn together they cost less."""
-        self._block = max(self._block, min(count, _LARGEST_BLOCK))
+        self._block = max(self._block, min(int(count), _LARGEST_BLOCK))
 
     @property
     def bit_generator(self) -> np.random.BitGenerator:  # type: ignore[override]
@@ -184,11 +175,12 @@ class NoiseStreams:
     """Independent noise generators for the releases of one fit.
 
     ``streams("label")`` returns a ``numpy.random.Generator``.  Without a seed it is the same one
-    for all labels, in each process, whose key is 256 bits from the operating system, kept nowhere
+    for all labels, whose key is 256 bits from the operating system, kept nowhere
     else: draws go on where those before ended.  With an integer seed the key is a BLAKE2b hash of
     seed, context and label: identical fits repeat, fits with another event or other data share
     nothing (docs/sharp-edges.md).  The noise is then reproducible, hence not private.
-    A label may be used once.
+    A label may be used once, and in the process that made the streams: what was charged once would
+    be released once more by a process that was forked in the middle of a fit.
     """
 
     def __init__(self, random_state: int | None = None, context: bytes = b""):
@@ -196,6 +188,7 @@ class NoiseStreams:
         self._seed = None if random_state is None else int(random_state)
         self._context = context
         self._used: set[tuple] = set()
+        self._process = this_process()
         self._secret: bytes | None = None
         self._private: NoiseGenerator | None = None
 
@@ -208,7 +201,7 @@ class NoiseStreams:
         from randomgen import ChaCha
 
         key = self._key(label)
-        if self._private is not None and self._private._process == this_process():
+        if self._private is not None:
             return self._private
         made = NoiseGenerator(ChaCha(key=np.frombuffer(key, dtype="<u8"), rounds=20))
         if self._seed is None and self._secret is None:
@@ -227,6 +220,7 @@ class NoiseStreams:
         return streams
 
     def _key(self, label: tuple[object, ...]) -> bytes:
+        refuse_forks(self._process, "a fit", "release again what was charged once")
         if self._secret is not None:
             return hashlib.blake2b(repr(label).encode(), key=self._secret, digest_size=32).digest()
         if label in self._used:

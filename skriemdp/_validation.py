@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import numbers
@@ -36,6 +37,25 @@ def _real(name: str, value: Any, wanted: str) -> float:
     if math.isinf(number) and not isinstance(value, float) and value not in (math.inf, -math.inf):
         raise PublicValueError(f"{name} must be {wanted}, got a number too large for a float.")
     return number
+
+
+def plain_number(value: Any) -> Any:
+    """A number as Python's own float or int; anything else as it is.
+
+    Arithmetic takes the precision of a narrow type, ``numpy.float32(0.1)`` for instance: bounds and
+    spacings would be rounded towards the public, and products of short integers overflow.
+    """
+    if type(value) in (float, int, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def plain_numbers(settings: Any) -> None:
+    """Apply :func:`plain_number` to the fields of a frozen dataclass, from its `__post_init__`."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if (made := plain_number(value)) is not value:
+            object.__setattr__(settings, field.name, made)
 
 
 def check_positive(*, allow_inf: bool = False, **values: Any) -> None:

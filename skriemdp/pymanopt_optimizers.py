@@ -250,6 +250,10 @@ class _PrivateOptimizer(Optimizer):
             facts=public,
             at=(self._epsilon, self._delta),
         )
+        target = self._epsilon, self._delta
+        spent = PrivacySpent(
+            *target, as_drawn(event, self._random_state), public=public, entry=entry
+        )
         context = b""
         if self._random_state is not None:
             head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
@@ -272,13 +276,7 @@ class _PrivateOptimizer(Optimizer):
             stopping_criterion="Terminated - all planned private steps done.",
             time=time.time() - started,
             log=self._log,
-            privacy_spent=PrivacySpent(
-                self._epsilon,
-                self._delta,
-                as_drawn(event, self._random_state),
-                public=public,
-                entry=entry,
-            ),
+            privacy_spent=spent,
         )
 
 

@@ -676,3 +676,25 @@ def test_truth_values_add_up_as_the_numbers_zero_and_one(count):
 def test_weighted_vectors_have_a_bound_whose_square_is_a_float(bound):
     with pytest.raises(ValueError):
         weighted(bound, 3)
+
+
+@pytest.mark.parametrize("value", [0.1, 15.7, 1e-27, 300.0])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int16, Fraction])
+def test_bounds_of_narrow_types_have_the_lattice_of_their_numbers(kind, value):
+    """Spacings and sensitivities are computed in Python's floats, whatever a bound is made of."""
+    narrow = kind(value)
+    if not float(narrow) > 0.0:
+        pytest.skip("this type has no such number")
+    for make in (
+        lambda bound: ball(Ball(bound), 3),
+        lambda bound: labelled(bound, 3, 2),
+        lambda bound: weighted(bound, 3),
+        lambda bound: variances(bound, 3),
+        lambda bound: Moment(bound, 3),
+        lambda bound: Outer(bound, 3, 2, bound),
+        lambda bound: Frame(bound, np.eye(3)[:, :2]),
+    ):
+        first, second = make(narrow), make(float(narrow))
+        steps = first.check(0.3)
+        assert type(first.spacing(steps)) is float and first.spacing(steps) == second.spacing(steps)
+        assert first.bound == second.bound and type(first.bound.value) is float

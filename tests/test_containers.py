@@ -26,6 +26,7 @@ from skriemdp import (
     frechet_mean,
 )
 from skriemdp._containers import plain
+from skriemdp._quiet import read_numbers
 from skriemdp.datasets import from_frame
 from skriemdp.geometry import GeodesicBall, Hyperboloid, from_compositions, from_lat_lon
 from skriemdp.preprocessing import Recenter
@@ -361,3 +362,17 @@ def test_tables_of_others_are_read_alike(package):
 def test_the_reader_keeps_what_is_readable():
     for value in (X, sparse.csr_array(X), frame(X), None, "text", 3.0, [[1.0], [2.0, 3.0]]):
         assert plain(value, "X") is value
+
+
+@pytest.mark.parametrize("last", ["1.0", 1.0, True, 2**70, np.float64(0.3), np.str_("2")])
+@pytest.mark.parametrize("first", [np.float32(0.1), np.float16(0.1), 2**53 + 1, "0.1", True])
+def test_a_list_is_read_without_a_look_at_the_types_of_other_rows(first, last):
+    """NumPy would write a short float beside a text with few digits: one record, all others."""
+    alone = read_numbers([[first, 1]], "X", ensure_all_finite=False)
+    for place, rows in (
+        (0, [[first, 1], [last, 2]]),
+        (0, ([first, 1], [1, last])),
+        (1, [[last, 0], (first, 1)]),
+    ):
+        read = read_numbers(rows, "X", ensure_all_finite=False)
+        assert np.array_equal(read[place], alone[0])

@@ -413,3 +413,77 @@ def test_weights_are_routed_through_pipelines_and_searches():
         ).set_score_request(sample_weight=True)
         scores = cross_validate(private, X, y, cv=KFold(3), params={"sample_weight": weight})
         assert np.isfinite(scores["test_score"]).all()
+
+
+CHANGES = {
+    "epsilon": {"epsilon": 0.01},
+    "delta": {"delta": 1e-9},
+    "a seed": {"random_state": None},
+    "a bound": {"clip_norm": 1e3},
+    "several": {"epsilon": 0.5, "n_steps": 1},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("way", ["callback", "attribute", "gradient"])
+def test_parameters_are_those_of_the_plan_until_the_end(change, way):
+    """What a user's function sets between charge and statement was not what was charged."""
+    accountant, models = PrivacyAccountant(), []
+
+    def set_them(*_):
+        if len(accountant.history):
+            for name, value in CHANGES[change].items():
+                if way == "attribute":
+                    setattr(models[0], name, value)
+                else:
+                    models[0].set_params(**{name: value})
+
+    def gradient(point, X, y=None):
+        set_them() if way == "gradient" else None
+        return X
+
+    settings = {"epsilon": 3.0, "n_steps": 2, "random_state": 0, "gradient": gradient}
+    settings |= {} if way == "gradient" else {"callback": set_them}
+    models.append(PrivateRiemannianERM(accountant=accountant, **settings))
+    before = models[0].get_params()
+    with pytest.raises(RuntimeError, match=f"{next(iter(CHANGES[change]))}.* while this estimator"):
+        models[0].fit(np.eye(2))
+    assert models[0].get_params() == before and not hasattr(models[0], "privacy_spent_")
+    assert len(accountant.history) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "change", [{"delta": 0.1}, {"loss_bound": 9.0}, {"random_state": 1}], ids=str
+)
+def test_parameters_of_a_search_are_those_of_its_charge(change):
+    accountant = PrivacyAccountant()
+
+    def loss(model, X, y):
+        if len(accountant.history):
+            search.set_params(**change)
+        return np.linalg.norm(X, axis=1)
+
+    search = PrivateGridSearchCV(
+        PrivateFrechetMean(radius=1.0), {"radius": [1.0, 2.0]}, loss=loss, accountant=accountant
+    )
+    with pytest.raises(RuntimeError, match="while this estimator was fitted"):
+        search.fit(np.random.default_rng(0).normal(size=(40, 2)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "change", [{"unit": "client"}, {"random_state": 1}, {"n_rounds": 9}], ids=str
+)
+def test_parameters_of_a_federation_are_those_of_its_charge(change):
+    accountant = PrivacyAccountant()
+
+    def gradient(point, X, y=None):
+        if len(accountant.history):
+            model.set_params(**change)
+        return X
+
+    model = FederatedEstimator(PrivateRiemannianERM(gradient=gradient), 2, accountant=accountant)
+    with pytest.raises(RuntimeError, match="while this estimator was fitted"):
+        model.fit(np.eye(2).repeat(6, axis=0), clients=np.arange(12) % 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import mpmath
 import numpy as np
@@ -34,6 +34,7 @@ from skriemdp.privacy._events import (
     compose,
     event_from_dict,
 )
+from skriemdp.privacy._laplace import LaplaceEvent
 from skriemdp.privacy._loss_distributions import (
     fixed_size_gaussian_loss,
     gaussian_loss,
@@ -41,6 +42,7 @@ from skriemdp.privacy._loss_distributions import (
     poisson_gaussian_loss,
 )
 from skriemdp.privacy._renyi import renyi_delta, renyi_epsilon
+from skriemdp.riemannian_laws import RiemannianEvent
 
 DELTA = 1e-5
 EVENTS = [
@@ -516,6 +518,28 @@ def test_mixture_is_the_mean_of_profiles_and_composes():
     assert mixture.epsilon(DELTA) < twice.epsilon(DELTA) < compose(parts * 2).epsilon(DELTA) * 1.5
 
 
+NOTHING = ComposedEvent(())
+SILENT = [
+    NOTHING,
+    MixtureEvent((1.0,), (NOTHING,)),
+    MixtureEvent((0.5, 0.5), (NOTHING, NOTHING)),
+    ParallelEvent((NOTHING,)),
+    ParallelEvent((NOTHING, MixtureEvent((1.0,), (NOTHING,)))),
+]
+
+
+@pytest.mark.parametrize("some", [[], [GaussianEvent(3.0)], [PureEvent(0.1)], [ZCDPEvent(0.01)]])
+@pytest.mark.parametrize("silent", list(product(SILENT, repeat=2)), ids=str)
+def test_releases_that_tell_nothing_add_nothing(silent, some):
+    total = compose([*silent, *some])
+    alone = compose(some)
+    assert total.epsilon(1e-5) == alone.epsilon(1e-5) and total.delta(0.1) == alone.delta(0.1)
+    accountant = PrivacyAccountant()
+    for event in (*silent, *some):
+        accountant.spend(event)
+    assert accountant.spent.epsilon == pytest.approx(alone.epsilon(1e-5), rel=1e-9)
+
+
 def test_what_a_mixture_and_a_composition_know():
     one, two = GaussianEvent(1.0), GaussianEvent(2.0)
     same, mixed = MixtureEvent((0.5, 0.5), (one, one)), MixtureEvent((0.5, 0.5), (one, two))
@@ -721,3 +745,43 @@ def test_no_ceiling_admits_a_seeded_event_in_any_wrapping(filter):
         with pytest.raises((BudgetError, ValueError)):
             budget.spend(event)
     assert len(budget.history) == 0
+
+
+NARROW = {
+    "gaussian": (GaussianEvent, {"noise_multiplier": 3.3}),
+    "pure": (PureEvent, {"epsilon_0": 0.1}),
+    "approximate": (ApproximateEvent, {"epsilon_0": 0.1, "delta_0": 0.01}),
+    "zcdp": (ZCDPEvent, {"rho": 0.1}),
+    "poisson": (
+        PoissonSampledGaussianEvent,
+        {"sampling_probability": 0.1, "noise_multiplier": 3.3, "count": 20},
+    ),
+    "fixed size": (
+        FixedSizeSampledGaussianEvent,
+        {"population": 100, "batch_size": 10, "noise_multiplier": 3.3, "count": 20},
+    ),
+    "laplace": (LaplaceEvent, {"dim": 3, "scale_over_sensitivity": 3.3}),
+    "flat": (
+        functools.partial(RiemannianEvent, "gaussian", "euclidean"),
+        {"dim": 2, "curvature": 0.0, "sensitivity": 0.3, "scale": 1.1},
+    ),
+    "hyperbolic": (
+        functools.partial(RiemannianEvent, "laplace", "hyperbolic"),
+        {"dim": 2, "curvature": -0.9, "sensitivity": 0.3, "scale": 0.7},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int8, np.int64])
+@pytest.mark.parametrize("name", NARROW)
+def test_events_of_narrow_numbers_say_what_those_numbers_say(name, kind):
+    make, fields = NARROW[name]
+    whole = issubclass(kind, np.integer)
+    given = {k: kind(v) if type(v) is (int if whole else float) else v for k, v in fields.items()}
+    own = {
+        k: v if type(v) in (int, float) else (int if whole else float)(v) for k, v in given.items()
+    }
+    one, two = make(**given), make(**own)
+    assert one == two and one.to_dict() == two.to_dict()
+    assert one.epsilon(0.02) == two.epsilon(0.02) and one.delta(0.2) == two.delta(0.2)
+    assert isinstance(one.epsilon(0.02), float)

@@ -28,7 +28,7 @@ ALLOWED = {
     "_progress": set(),
     "_containers": set(),
     "_documented": set(),
-    "_quiet": {"_containers", "_documented", "_warnings"},
+    "_quiet": {"_containers", "_documented", "_process", "_warnings"},
     "_fingerprint": set(),
     "_known_classes": set(),
     "_walk": set(),

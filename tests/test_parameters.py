@@ -14,12 +14,17 @@ from sklearn.multioutput import MultiOutputClassifier
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
     PrivateTangentClassifier,
     PrivateTangentPCA,
 )
+from skriemdp.geometry import Euclidean, Hyperboloid
 
 PLACES = np.random.default_rng(0).normal(size=(900, 3))
 TEXT = np.where(PLACES[:, 0] > 0, "task", "rest")
@@ -143,3 +148,148 @@ def test_a_bound_that_is_searched_is_a_number_or_private(model, name, value):
     assert not budget.history
     model.set_params(**{name: "private"}).fit(X, y)
     assert len(budget.history) == 1
+
+
+# -- numbers of any type ---------------------------------------------------------------------------
+
+
+def _descent(**settings):
+    plain = {"gradient": lambda point, X, y=None: X, "clip_norm": 0.3, "step_size": 0.1}
+    return PrivateRiemannianERM("euclidean", **{**plain, **settings})
+
+
+SPACE, ROWS = Hyperboloid(2), np.random.default_rng(0).normal(size=(60, 2))
+NEAR = np.asarray(SPACE.exp_coordinates(SPACE.base_point, 0.4 * ROWS))
+AT = {"center": SPACE.base_point, "radius": 0.3, "epsilon": 1.3}
+LABELS, TARGETS = np.arange(60) % 2, ROWS[:, 1]
+RATINGS = np.where(ROWS > -1.0, np.clip(np.rint(3.0 + ROWS), 1.0, 5.0), np.nan).repeat(8, axis=1)
+LINEAR = {"feature_norm": 0.3, "n_steps": 3, "epsilon": 3.3}
+FITS = {
+    "mean": (PrivateFrechetMean(radius=0.3, epsilon=9.3), ROWS),
+    "mean by descent": (
+        PrivateFrechetMean(
+            SPACE, mechanism="gradient", clip_norm=0.1, step_size=0.7, n_steps=4, **AT
+        ),
+        NEAR,
+    ),
+    "mean by a law": (PrivateFrechetMean(SPACE, mechanism="laplace", **AT), NEAR),
+    "median": (PrivateFrechetMean(radius=0.3, epsilon=3.3, statistic="median"), ROWS),
+    "class means": (
+        PrivateMinimumDistanceToMean(radius=0.3, classes=[0, 1], epsilon=33.3),
+        ROWS,
+        LABELS,
+    ),
+    "pure class means": (
+        PrivateMinimumDistanceToMean(radius=0.3, classes=[0, 1], epsilon=3.3, delta=0.0),
+        ROWS,
+        LABELS,
+    ),
+    "tangent components": (PrivateTangentPCA(2, radius=0.3, epsilon=3.3), ROWS),
+    "tangent model": (
+        PrivateTangentClassifier(radius=0.3, classes=[0, 1], epsilon=3.3),
+        ROWS,
+        LABELS,
+    ),
+    "components": (PrivatePrincipalEigenvector(row_norm=0.3, epsilon=3.3), ROWS),
+    "components by products": (
+        PrivatePrincipalEigenvector(
+            2, 0.3, "power", center="assume", n_steps=3, epsilon=3.3
+        ),
+        ROWS,
+    ),
+    "linear model": (
+        PrivateNoisyAdaGrad(
+            "squared_error", target_range=(-0.3, 0.7), alpha=0.1, max_norm=0.7, clip_norm=0.1,
+            step_size=0.3, **LINEAR,
+        ),
+        ROWS,
+        TARGETS,
+    ),
+    "sampled linear model": (
+        PrivateNoisyAdaGrad("huber", target_range=(-0.3, 0.7), batch_size=20.3, **LINEAR),
+        ROWS,
+        TARGETS,
+    ),
+    "root moments": (
+        PrivateNoisyAdaGrad(classes=[0, 1], preconditioner="paper", **LINEAR),
+        ROWS,
+        LABELS,
+    ),
+    "descent": (_descent(n_steps=3, radius=0.7, center=[0.1, 0.3], epsilon=3.3), ROWS),
+    "sampled descent": (_descent(n_steps=3, batch_size=10.3, epsilon=3.3), ROWS),
+    "batches of a size": (_descent(n_steps=100, batch_size=6, sampling="fixed-size"), ROWS),
+    "small differences": (
+        PrivateRiemannianERM(
+            SPACE, solver="variance-reduced", smoothness=1.3, n_steps=100, batch_size=6, **AT
+        ),
+        NEAR,
+    ),
+    "hyperbolic model": (
+        PrivateHyperbolicRegressor(
+            radius=3.3, feature_scale=0.7, length_scale=1.3, clip_norm=0.3, n_steps=100,
+            n_frequencies=100, base_point=[0.0, 0.0], epsilon=3.3,
+        ),
+        ROWS,
+        0.1 * ROWS,
+    ),
+    "moments of features": (
+        PrivateHyperbolicRegressor(
+            "sufficient-statistics", feature_scale=0.7, ridge=0.1, n_frequencies=8, epsilon=3.3
+        ),
+        ROWS,
+        0.1 * ROWS,
+    ),
+    "geodesic model": (
+        PrivateGeodesicRegressor(Euclidean(2), radius=0.7, feature_scale=0.3, epsilon=400.3),
+        ROWS,
+        ROWS,
+    ),
+    "completion": (
+        PrivateMatrixCompletion(
+            2, (0.7, 5.3), mechanism="gradient", signal_test="none", n_steps=100, epsilon=8.3
+        ),
+        RATINGS,
+    ),
+}  # fmt: skip
+TYPES = [np.float16, np.float32, np.longdouble, np.int8, np.uint8, np.int64]
+
+
+def _of_type(value, kind):
+    """Numbers of a type, and the same in Python's own."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_of_type(one, kind) for one in value)
+    whole = issubclass(kind, np.integer)
+    return kind(value) if type(value) is (int if whole else float) else value
+
+
+def _own(value):
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_own, value))
+    return (
+        value.item()
+        if isinstance(value, (np.integer, np.float16, np.float32))
+        else (float(value) if isinstance(value, np.longdouble) else value)
+    )
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_number_of_a_narrow_type_is_that_number(name, kind):
+    """Its precision would decide how far a record moves a sum; a short integer would overflow."""
+    model, *data = FITS[name]
+    given = {k: _of_type(v, kind) for k, v in model.get_params(deep=False).items()}
+    given["random_state"] = 0
+    if "classes" in given:  # labels keep their type
+        given["classes"] = model.classes
+    fits = [
+        clone(model).set_params(**settings).fit(*data)
+        for settings in (given, {k: _own(v) for k, v in given.items()})
+    ]
+    one, two = ({k: v for k, v in vars(fit).items() if k.endswith("_")} for fit in fits)
+    assert one.keys() == two.keys()
+    assert fits[0].privacy_spent_.event == fits[1].privacy_spent_.event
+    for key, value in one.items():
+        if isinstance(value, (np.ndarray, float)) and np.asarray(value).dtype != object:
+            assert np.asarray(value).dtype == np.asarray(two[key]).dtype, key
+            np.testing.assert_array_equal(value, two[key], err_msg=key)

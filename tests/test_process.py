@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 
 import skriemdp
-from skriemdp import PrivacyAccountant, PrivateHyperbolicRegressor
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+)
 from skriemdp._descent.releases import PoissonSampler
 from skriemdp._mechanisms import noise
 from skriemdp._process import this_process
 from skriemdp._random import NoiseStreams
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger import _current as current
 from skriemdp.ledger import _storage as storage
 from skriemdp.privacy._lattice import NOISE_SCALE
@@ -77,11 +86,117 @@ def test_a_generator_draws_in_its_process_only(draw):
     draw(rng)
 
 
-def test_streams_that_went_on_draw_other_noise_in_a_child():
-    streams = NoiseStreams()
-    streams("first").random()
-    found = [in_a_child(lambda: streams("next").random()) for _ in range(2)]
-    assert len({*found, streams("next").random()}) == 3
+@pytest.mark.parametrize("used", [True, False], ids=["used", "new"])
+@pytest.mark.parametrize("seed", [None, 0], ids=["system", "seeded"])
+def test_streams_give_noise_in_the_process_of_their_fit_only(used, seed):
+    streams = NoiseStreams(seed)
+    if used:
+        streams("first").random()
+    for ask in (lambda: streams("next").random(), lambda: streams.repeatable("next")("a").random()):
+        assert "carried into a forked process" in in_a_child(ask)
+        assert "carried into a forked process" in in_a_child(lambda ask=ask: in_a_child(ask))
+    assert 0.0 <= streams("next").random() < 1.0
+
+
+class Forking:
+    """Forks once after a charge, in the middle of a fit; both processes go on."""
+
+    def __init__(self, monkeypatch):
+        self.armed, self.child, spend = False, None, PrivacyAccountant.spend
+
+        def charged(accountant, *args, **kwargs):
+            self.armed = True
+            return spend(accountant, *args, **kwargs)
+
+        monkeypatch.setattr(PrivacyAccountant, "spend", charged)
+
+    def __call__(self, *_):
+        if self.armed:
+            self.armed, self.child = False, os.fork()
+
+
+class Manifold(Hyperboloid):
+    """A manifold of a user, whose exponential map starts a process."""
+
+    fork = staticmethod(lambda: None)
+
+    def exp_coordinates(self, *args):
+        type(self).fork()
+        return super().exp_coordinates(*args)
+
+
+POINTS = np.random.default_rng(0).normal(size=(60, 2))
+
+
+def _rows(fork):
+    class Rows:
+        def __iter__(self):
+            yield POINTS[:30]
+            fork()
+            yield POINTS[30:]
+
+    return Rows()
+
+
+def _gradient(fork):
+    def gradient(point, X, y=None):
+        fork()
+        return X
+
+    return gradient
+
+
+def _loss(fork):
+    def loss(model, X, y):
+        fork()
+        return np.linalg.norm(X - model.mean_, axis=1)
+
+    return loss
+
+
+def _on_a_manifold(fork):
+    Manifold.fork = staticmethod(fork)
+    space = Manifold(2)
+    return PrivateFrechetMean(space).fit(
+        np.asarray(space.exp_coordinates(space.base_point, POINTS))
+    )
+
+
+FITS = {
+    "manifold": _on_a_manifold,
+    "gradient": lambda fork: PrivateRiemannianERM(gradient=_gradient(fork), n_steps=2).fit(POINTS),
+    "callback": lambda fork: PrivateRiemannianERM(
+        gradient=_gradient(lambda: None), n_steps=2, callback=lambda step, point: fork()
+    ).fit(POINTS),
+    "last callback": lambda fork: PrivateRiemannianERM(
+        gradient=_gradient(lambda: None), n_steps=1, callback=lambda step, point: fork()
+    ).fit(POINTS),
+    "stream": lambda fork: PrivatePrincipalEigenvector().fit(_rows(fork)),
+    "loss": lambda fork: PrivateGridSearchCV(
+        PrivateFrechetMean(radius=1.0), {"radius": [0.5, 1.0]}, loss=_loss(fork)
+    ).fit(POINTS),
+    "federation": lambda fork: FederatedEstimator(
+        PrivateRiemannianERM(gradient=_gradient(fork)), 2
+    ).fit(POINTS, clients=np.arange(60) % 3),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FITS)
+def test_what_is_charged_once_is_released_in_one_process(name, monkeypatch):
+    """A function of a user forks between the charge and the noise, or after all noise."""
+    fork, (receiver, sender) = Forking(monkeypatch), os.pipe()
+    with PrivacyAccountant() as accountant:
+        try:
+            outcome = type(FITS[name](fork)).__name__
+        except BaseException as error:
+            outcome = f"{type(error).__name__}: {error}"
+        if fork.child == 0:
+            os.write(sender, outcome.encode())
+            os._exit(0)
+        assert fork.child and os.waitpid(fork.child, 0) and len(accountant.history) == 1
+    assert "carried into a forked process" in os.read(receiver, 10_000).decode()
+    assert outcome.startswith(("Private", "Federated"))
 
 
 def test_a_server_of_queries_answers_in_its_process_only():

@@ -107,6 +107,60 @@ def test_a_row_depends_on_itself_only_and_nothing_raises(rng):
     assert_array_equal(model.transform(cells[::-1])[::-1], whole)
 
 
+# Columns of one public schema, and what a last row may hold beside rows that never change.
+BESIDE = {
+    "floats": ([1, 2], [1.0, 2.0, 1.0]),
+    "whole numbers": ([1, 2], [1, 2, 2]),
+    "truth values": ([True, False], [True, False, True]),
+    "numbers": ((0.0, 4.0), [0.1, 2.0, np.float32(0.1)]),
+    "dates": (SCHEMA["since"], [datetime.date(2020, 5, 1), "2020-03-04", None]),
+    "moments": (SCHEMA["since"], [np.datetime64("2020-05-01", "ns")] * 3),
+}
+LAST = [
+    "x",
+    7,
+    2.5,
+    None,
+    True,
+    np.float32(0.1),
+    2**70,
+    datetime.date(2020, 1, 2),
+    [1],
+    np.ma.masked,
+]
+
+
+@pytest.mark.parametrize("rows", [list, tuple, np.array], ids=["lists", "tuples", "arrays"])
+@pytest.mark.parametrize("kind", BESIDE)
+def test_rows_of_a_list_are_read_without_a_look_at_other_rows(kind, rows, recwarn):
+    """NumPy makes one type of all cells of a list; who changes its own cell changes no other."""
+    described, cells = BESIDE[kind]
+    schema = {0: described, 1: ["a", "b"]}
+    alone = [PublicTable(schema).fit_transform([[cell, "a"]])[0] for cell in cells]
+    for last in LAST:
+        objects = {"dtype": object} if rows is np.array else {}
+        before = [rows([cell, "a"], **objects) for cell in cells]
+        made = PublicTable(schema).fit_transform([*before, [last, None]])
+        assert_array_equal(made[:-1], alone)
+        made = PublicTable({0: described}).fit_transform([*([cell] for cell in cells), [last]])
+        assert_array_equal(made[:-1], np.array(alone)[:, : made.shape[1]])
+    assert not recwarn  # one would tell of a cell
+
+
+@pytest.mark.parametrize("last", [np.ma.masked, np.complex128(1 + 2j), 1j, object()])
+@pytest.mark.parametrize("described", [(0, 2), [1, 2], SCHEMA["since"]], ids=str)
+def test_no_cell_makes_a_warning(described, last, recwarn):
+    for table in ({"a": [1.0, last]}, {"a": np.array([1.0, last], dtype=object)}):
+        assert np.isfinite(PublicTable({"a": described}).fit_transform(table)).all()
+    assert not recwarn
+
+
+def test_lists_that_are_no_tables_are_refused():
+    for rows in ([[1.0, 2.0], [3.0]], [1.0, 2.0], ["ab", "cd"], [[[1.0]], [[2.0]]], [[], []], []):
+        with pytest.raises(ValueError):
+            PublicTable({0: (0, 1), 1: (0, 1)}).fit(rows)
+
+
 @pytest.mark.parametrize("indicators", [True, False, ["ward", "age"]])
 def test_the_largest_norm_is_attained(indicators):
     schema = {

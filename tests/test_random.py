@@ -156,24 +156,6 @@ def test_public_generator_is_public():
 # -- processes, threads and pickles ---------------------------------------------------------------
 
 
-def _draw_into(queue, streams, label):
-    queue.put(draw(streams, label).tolist())
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_forked_processes_share_no_noise():
-    """Also not through streams that were made before the fork: keys are drawn at the call."""
-    context = multiprocessing.get_context("fork")
-    streams, queue = NoiseStreams(), context.Queue()
-    workers = [context.Process(target=_draw_into, args=(queue, streams, "a")) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    draws = [queue.get(timeout=60) for _ in workers] + [draw(streams, "a").tolist()]
-    for worker in workers:
-        worker.join()
-    assert len({value for values in draws for value in values}) == 16
-
-
 def _outcome_of(draw):
     try:
         return f"drew {draw()}"

@@ -110,3 +110,12 @@ def test_noise_is_that_of_the_event():
 def test_refusals(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.int8])
+def test_updates_of_narrow_numbers_have_the_noise_of_those_numbers(kind):
+    one = UpdateRelease(kind(3.3), kind(1.7))
+    two = UpdateRelease(float(kind(3.3)), float(kind(1.7)))
+    assert one.event() == two.event() and one.mu == two.mu
+    first, second = (each.bounded_set(5) for each in (one, two))
+    assert first.check(one.mu) == second.check(two.mu) and first.bound == second.bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -491,3 +492,30 @@ def test_logarithms_of_a_ball_scale_with_the_sphere_and_are_flat_where_it_is_sma
     assert ours(1.0, 0.25).value == pytest.approx(2.0 * ours(0.5, 1.0).value)
     assert ours(0.3, 0.0).value == pytest.approx(0.6)
     assert ours(1e-4, 1.0).value == pytest.approx(ours(0.99e-4, 1.0).value / 0.99, rel=1e-9)
+
+
+NARROW = {
+    sensitivity.ball_sensitivity: (0.3,),
+    sensitivity.second_moment_sensitivity: (0.3,),
+    sensitivity.class_moments_sensitivity: (0.3,),
+    sensitivity.semidefinite_sum_sensitivity: (0.3,),
+    sensitivity.frame_product_sensitivity: (0.3, 2, 0.7),
+    sensitivity.interval_sensitivity: (0.3,),
+    sensitivity.sums_and_counts_sensitivity: (0.3,),
+    sensitivity.weighted_sum_sensitivity: (0.3, 0.7),
+    sensitivity.trace_part_sensitivity: (0.3, 100),
+    sensitivity.frechet_mean_sensitivity: (0.3, 100, 1.1),
+    sensitivity.ball_logarithms_sensitivity: (0.3, 1.1),
+    sensitivity.log_lipschitz: (1.1, 0.3),
+    sensitivity.with_tolerance: (0.3, 0.001),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, Fraction])
+@pytest.mark.parametrize("of", NARROW, ids=lambda of: of.__name__)
+def test_bounds_of_narrow_numbers_are_not_rounded_down(of, kind):
+    given = [kind(value) if isinstance(value, float) else value for value in NARROW[of]]
+    own = [float(value) if isinstance(value, kind) else value for value in given]
+    assert of(*given) == of(*own)
+    if not isinstance(of(*own), float):
+        assert type(of(*given).value) is float

@@ -409,7 +409,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             rank=rank,
             mechanism=mechanism,
             test=self.signal_test,
-            n_steps=self.n_steps,
+            n_steps=None if self.n_steps is None else int(self.n_steps),
             public_seed=self.public_seed,
         )
         work = self._work(n, d, 8 if rank is None else rank, mechanism)

@@ -172,7 +172,8 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
     """`fit` that begins with nothing learned, and leaves all as it was where it does not end.
 
     What it has to tell after its charge is told when all is learned.  A fit of a base class that
-    `fit` calls is a part of it, and keeps what the subclass has stored.
+    `fit` calls is a part of it, and keeps what the subclass has stored.  Parameters are those of
+    the plan until the end: what a callback changes would be stated, or used, and was not charged.
     """
 
     @functools.wraps(fit)
@@ -201,6 +202,7 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
             # Not numpy's decorator: its frame would be the line that warnings point at.
             with words_of_a_fit() as words, np.errstate(all="ignore"):
                 fit(self, *args, **kwargs)
+            _check_unchanged(self, given)
             self._learned = tuple(sorted(vars(self).keys() - given.keys()))
             # So that a file of the model can be compared with what was released.
             self._released = {name: fingerprint(vars(self)[name]) for name in self._learned}
@@ -213,6 +215,17 @@ def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
         return self
 
     return whole
+
+
+def _check_unchanged(estimator: Any, given: dict[str, Any]) -> None:
+    names = estimator.get_params(deep=False)
+    changed = [name for name in names if vars(estimator).get(name) is not given.get(name)]
+    if changed:
+        raise PublicRuntimeError(
+            f"{', '.join(changed)} changed while this estimator was fitted (a callback or another "
+            "thread set it), so nothing was learned, the old value is back, and what was charged "
+            "is spent; fit again with the new one."
+        )
 
 
 class CarriesLedger:
@@ -405,11 +418,13 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         check_noise(plan.event)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
         entry = self._charge(accountant, plan)
+        # A function of a user may change parameters from here on; stated is what was charged.
+        spent = self._spent(plan, entry)
         watched = getattr(self, "callback", None) is not None
         with (charged := Charged(entry, watched)):
             self._release(data, plan, streams)
         charged.raise_failure()
-        self.privacy_spent_ = self._spent(plan, entry)
+        self.privacy_spent_ = spent
         return self
 
     def _fit_secret_n(self, X: Any, y: Any, groups: Any, accountant: Any) -> Self:
@@ -442,7 +457,9 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         check_noise(plan.event)
         count, event = count_before(plan.event, left, terms.epsilon, terms.delta)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-        entry = self._charge(accountant, dataclasses.replace(plan, event=event))
+        plan = dataclasses.replace(plan, event=event)
+        entry = self._charge(accountant, plan)
+        spent = self._spent(plan, entry, "replace-one or add/remove-one")
         with (charged := Charged(entry)):
             found = count.release(data.facts["n"], streams("number of records"))
             n = max(_LEAST_N, round(found))
@@ -457,11 +474,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             data = dataclasses.replace(data, facts=data.facts | told | {"n": n})
             self._release(data, plan, streams)
         charged.raise_failure()
-        self.privacy_spent_ = self._spent(
-            dataclasses.replace(plan, event=event, public=plan.public | told),
-            entry,
-            "replace-one or add/remove-one",
-        )
+        self.privacy_spent_ = dataclasses.replace(spent, public=plan.stated | told)
         return self
 
     @property

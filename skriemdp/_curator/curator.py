@@ -33,8 +33,7 @@ from skriemdp._mechanisms.pure_covariance import PureSymmetric
 from skriemdp._mechanisms.quantile import ExponentialQuantile, PrivateQuantile, middle
 from skriemdp._mechanisms.sum import PLAIN_STEPS, Noisy, mu_of, plain_sensitivity
 from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
-from skriemdp._process import this_process
-from skriemdp._random import refuse_forks
+from skriemdp._process import refuse_forks, this_process
 from skriemdp._validation import check_positive
 from skriemdp.geometry._ball import GeodesicBall
 from skriemdp.privacy._event import Event

@@ -15,7 +15,7 @@ from skriemdp._descent.trajectory import Moves, Trajectory
 from skriemdp._errors import PublicValueError
 from skriemdp._mechanisms.budget import Steps
 from skriemdp._mechanisms.noise import expect_integers
-from skriemdp._validation import check_positive, check_scale
+from skriemdp._validation import check_positive, check_scale, plain_numbers
 from skriemdp.privacy._events import GaussianEvent
 
 
@@ -60,6 +60,7 @@ class RiemannianGradientDescent:
     domain: object = None
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_positive(mu=self.mu)
         check_scale(allow_inf=True, clip_norm=self.clip_norm)
         object.__setattr__(self, "step_size", self.moves.step_size)

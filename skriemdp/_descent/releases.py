@@ -18,7 +18,7 @@ from skriemdp._mechanisms.bounds import Ball
 from skriemdp._mechanisms.budget import Steps
 from skriemdp._mechanisms.sum import mu_of
 from skriemdp._random import NoiseGenerator
-from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive, plain_numbers
 from skriemdp.privacy import _events as events
 
 
@@ -64,6 +64,7 @@ class _RandomBatches(Batches):
     integers: int = 0
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_count(minimum=0, integers=self.integers)
 
     @abc.abstractmethod

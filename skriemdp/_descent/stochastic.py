@@ -14,7 +14,7 @@ from skriemdp._descent.problem import Problem
 from skriemdp._descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp._descent.trajectory import Moves, Trajectory
 from skriemdp._errors import PublicTypeError
-from skriemdp._validation import check_positive, check_scale
+from skriemdp._validation import check_positive, check_scale, plain_numbers
 from skriemdp.privacy._calibration import calibrate
 from skriemdp.privacy._event import Event
 
@@ -61,6 +61,7 @@ class RiemannianSGD:
                 "form batches (shuffled epochs, for instance) have no accounting here; got "
                 f"{type(self.sampler).__name__}."
             )
+        plain_numbers(self)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_scale(allow_inf=True, clip_norm=self.clip_norm)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from skriemdp._errors import PublicValueError
 from skriemdp._progress import tell
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_positive, plain_numbers
 
 if TYPE_CHECKING:
     from skriemdp.geometry._base import Geometry
@@ -56,6 +56,7 @@ class Moves:
     domain: Any = None
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_count(n_steps=self.n_steps)
         check_option(OUTPUTS, output=self.output)
         check_option((False, True), retraction=self.retraction)

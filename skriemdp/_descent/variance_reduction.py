@@ -16,7 +16,7 @@ from skriemdp._descent.trajectory import Moves, Trajectory
 from skriemdp._errors import PublicTypeError, PublicValueError
 from skriemdp._mechanisms.budget import Steps
 from skriemdp._mechanisms.noise import expect_integers
-from skriemdp._validation import check_count, check_positive, check_scale
+from skriemdp._validation import check_count, check_positive, check_scale, plain_numbers
 from skriemdp.geometry._base import Geometry
 from skriemdp.privacy._calibration import calibrate
 from skriemdp.privacy._event import Event
@@ -84,6 +84,7 @@ class RiemannianSVRG:
                 f"{type(self.sampler).__name__}; with the full batch there is no variance to "
                 "reduce, use RiemannianGradientDescent."
             )
+        plain_numbers(self)
         check_positive(
             anchor_noise_multiplier=self.anchor_noise_multiplier,
             noise_multiplier=self.noise_multiplier,

@@ -481,10 +481,10 @@ class PrivateRiemannianERM(PrivateEstimator):
         sampler: Any = SAMPLINGS[self.sampling](cast(Any, self.batch_size), dim)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
-            scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)
+            scale = solver.noise_multiplier * 2 * solver.clip_norm / sampler.expected_size(n)
             return solver, solver.event(n), scale
         solver = calibrated_svrg(sampler, moves, n, *target, clip, self.smoothness)
-        return solver, solver.event(n), solver.anchor_noise_multiplier * 2 * clip / n
+        return solver, solver.event(n), solver.anchor_noise_multiplier * 2 * solver.clip_norm / n
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:
         if is_dask(data.arrays[0]) and self.random_state is not None:

@@ -28,7 +28,7 @@ from skriemdp._arrays import squared_lengths
 from skriemdp._errors import PublicRuntimeError, PublicValueError
 from skriemdp._mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp._mechanisms.noise import NOISE_SCALE
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_positive, plain_numbers
 from skriemdp.privacy._lattice import largest_shift
 from skriemdp.privacy._sensitivity import (
     Sensitivity,
@@ -261,7 +261,8 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
     The sum has shape ``(n_groups, dim + 1)``: sums in units of `bound`, counts last.
     """
     check_count(dim=dim, n_groups=n_groups)
-    inside, most = Ball(bound), weight
+    bound, most = float(bound), float(weight)
+    inside = Ball(bound)
 
     def hold(tile: tuple, unit: float) -> tuple[np.ndarray, np.ndarray]:
         vectors, groups, *counts = tile
@@ -277,7 +278,7 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
             rows, groups = np.where(known[:, None], rows, 0.0), np.where(known, groups, 0)
         return rows, groups.astype(np.intp)
 
-    sensitivity = sums_and_counts_sensitivity(weight)
+    sensitivity = sums_and_counts_sensitivity(most)
     return VectorSet((n_groups, dim + 1), sensitivity, hold, "classes")
 
 
@@ -335,7 +336,7 @@ def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
     public and not `counted`, in [-1, 1], it has the first `dim`.
     """
     check_count(dim=dim)
-    Ball(bound)  # refuses bounds whose squares are no floats
+    bound = Ball(bound).radius  # refuses bounds whose squares are no floats
 
     def hold(tile: tuple, unit: float) -> np.ndarray:
         products, weights = tile
@@ -377,6 +378,7 @@ def variances(radius: float, size: int) -> VectorSet:
     :func:`projectors`.  A single number lies between 0 and ``radius^2``.
     """
     check_count(size=size)
+    radius = float(radius)
 
     def products(factors: np.ndarray) -> np.ndarray:
         if factors.ndim == 2:
@@ -449,6 +451,7 @@ class Moment(BoundedSet):
     classes: int | None = None
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_count(dim=self.dim)
         Ball(self.radius)  # refuses radii whose squares are no floats
 
@@ -620,6 +623,7 @@ class Outer(BoundedSet):
     longest: float = math.inf
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_count(left=self.left, right=self.right)
         _bounded(Ball(self.norm))  # refuses norms that are infinite, or have no squares
 
@@ -778,6 +782,7 @@ class Frame(BoundedSet):
     frame: np.ndarray
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         Ball(self.radius)  # refuses radii whose squares are no floats
 
     @functools.cached_property

@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._errors import PublicValueError
+from skriemdp._validation import plain_numbers
 
 __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "clip_norms"]
 
@@ -40,6 +41,7 @@ class Ball:
     norm: float = math.inf
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         if not _LEAST <= self.radius <= _MOST and self.radius != math.inf:
             raise PublicValueError(
                 f"radius={self.radius!r} is out of the range [{_LEAST:g}, {_MOST:g}] in which "

@@ -71,7 +71,7 @@ def discrete_gaussian(scale: int, rng: np.random.Generator, size: Size = ()) -> 
         raise PublicValueError(
             f"scale={scale} must be a multiple of {_CELLS}, or no larger than it."
         )
-    shape = (size,) if isinstance(size, int) else tuple(size)
+    shape = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     wanted = math.prod(shape)
     kept, found = [np.empty(0, dtype=np.int64)], 0
     while found < wanted:

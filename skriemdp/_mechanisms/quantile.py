@@ -103,7 +103,7 @@ class _Quantile:
 
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
         """Release from the exact numbers of values <= each grid value, and of all."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
+        shape = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
         found = _values(tuple(self.grid))[self._places(counts, n, rng, shape)]
         return found if shape else float(found)
 

@@ -172,12 +172,15 @@ def _model(
     clip = 0.5 if estimator.mechanism == "parametric" else 2.0
     if estimator.clip_norm is not None:
         clip = float(estimator.clip_norm) * unit
+    given = None
     if estimator.n_steps is not None:
         check_count(n_steps=estimator.n_steps)
+        given = int(estimator.n_steps)
     if estimator.mechanism == "sufficient-statistics":
-        return MomentModel(shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
+        ridge = None if estimator.ridge is None else float(estimator.ridge)
+        return MomentModel(shape, mu, clip, ridge, records, grouped=grouped), 1
     if estimator.mechanism == "parametric":
-        n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
+        n_steps, step_size, momentum = model_rule(n, mu, given)
         model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)
         return model, 1
     check_count(n_queries=estimator.n_queries)
@@ -194,9 +197,9 @@ def _model(
             "could leave no solution; pass a larger ridge."
         )
     mu_query = mu / math.sqrt(estimator.n_queries)
-    n_steps = query_rule(n, mu_query) if estimator.n_steps is None else estimator.n_steps
+    n_steps = query_rule(n, mu_query) if given is None else given
     ball = GeodesicBall(Hyperboloid(shape[1]), None, float(estimator.radius) * unit)
-    return WeightedMean(ball, mu_query, n_steps, clip, records), estimator.n_queries
+    return WeightedMean(ball, mu_query, n_steps, clip, records), int(estimator.n_queries)
 
 
 def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, Work]:
@@ -208,16 +211,16 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
         else estimator.n_frequencies
     )
     check_count(n_frequencies=n_frequencies)
-    length = length_rule(d) if estimator.length_scale is None else estimator.length_scale
+    n_frequencies = int(n_frequencies)
+    length = length_rule(d) if estimator.length_scale is None else float(estimator.length_scale)
     columns = 2 * n_frequencies
     entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
     if estimator.mechanism == "sufficient-statistics":
         entries += 4 * columns * columns
     if estimator.mechanism == "per-query" and estimator.privacy_unit == "label":
         entries += 3 * n * n
-    steps = (1 if estimator.n_steps is None else estimator.n_steps) * (
-        estimator.n_queries if estimator.mechanism == "per-query" else 1
-    )
+    steps = 1 if estimator.n_steps is None else int(estimator.n_steps)
+    steps *= int(estimator.n_queries) if estimator.mechanism == "per-query" else 1
     work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
     known = np.ones(()) if scale is None else scale
     # Scaled features are clipped to ten scales.

@@ -310,13 +310,14 @@ class PrivateGridSearchCV(AsksForRows):
             },
             facts=public,
         )
+        spent = PrivacySpent(
+            epsilon, float(self.delta), as_drawn(event, seed), unit, public=public, entry=entry
+        )
         chosen = list(zip(candidates, fits, strict=True))
         with (charged := Charged(entry)):
             best = self._run(scores, chosen, train, test, streams, accountant)
         charged.raise_failure()
-        self.privacy_spent_ = PrivacySpent(
-            epsilon, float(self.delta), as_drawn(event, seed), unit, public=public, entry=entry
-        )
+        self.privacy_spent_ = spent
         self._report(candidates, best)
         return self
 

@@ -332,9 +332,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.estimator_ = estimator
         estimator._adopt_point(self.point_)
         estimator.privacy_spent_ = self.privacy_spent_
-        if self.unit == "record":
+        if unit != "client":
             local = local_event(settings, noise, probe.integers_of_a_step)
-            self.privacy_spent_by_client_ = self._spent_by_client(local, loop.schedule, names)
+            schedule = None if rule == "uniform" else loop.schedule
+            self.privacy_spent_by_client_ = self._spent_by_client(local, schedule, names)
         return self
 
     def _started(
@@ -479,9 +480,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     # -- the result -----------------------------------------------------------------------------
 
     def _spent_by_client(
-        self, local: Event, schedule: tuple[tuple[int, ...], ...], clients: list[int]
+        self, local: Event, schedule: tuple[tuple[int, ...], ...] | None, clients: list[int]
     ) -> dict[int, PrivacySpent]:
-        if self.participation == "uniform":
+        if schedule is None:
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
         rounds = Counter(client for row in schedule for client in row)
@@ -491,11 +492,12 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
 
     def _at_client(self, event: Event) -> PrivacySpent:
         """Return the guarantee for the releases of one client; at most that of all clients."""
-        epsilon, delta = self._target()
+        whole = self.privacy_spent_
+        epsilon, delta = whole.planned_epsilon, whole.planned_delta
         return dataclasses.replace(
-            self.privacy_spent_,
+            whole,
             planned_epsilon=min(float(event.epsilon(delta)), epsilon),
-            event=as_drawn(event, self.random_state),
+            event=as_drawn(event, 0 if whole.seeded else None),
         )
 
     def __sklearn_tags__(self) -> Tags:

@@ -20,7 +20,7 @@ from skriemdp._mechanisms.budget import Release
 from skriemdp._mechanisms.sum import private_sum
 from skriemdp._mechanisms.units import Units
 from skriemdp._random import NoiseStreams
-from skriemdp._validation import check_positive, check_scale
+from skriemdp._validation import check_positive, check_scale, plain_numbers
 from skriemdp.ledger._accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.privacy._events import Event, GaussianEvent, compose, event_from_dict
 
@@ -185,6 +185,7 @@ class UpdateRelease:
     mu: float
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_scale(clip_norm=self.clip_norm)
         check_positive(mu=self.mu)
 

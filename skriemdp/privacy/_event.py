@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from skriemdp._validation import check_fraction, check_instance, check_nonnegative
+from skriemdp._validation import check_fraction, check_instance, check_nonnegative, plain_numbers
 from skriemdp.privacy._calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy._loss_distributions import LARGEST_LOSS, PrivacyLossDistribution, points_of
 from skriemdp.privacy._renyi import renyi_delta, renyi_epsilon
@@ -194,15 +194,12 @@ def normalize_fields(event: Event) -> None:
     A ``numpy.float16`` noise multiplier makes numpy compute mu in half precision, and small
     integers overflow when counts are multiplied.  Its `event` or `events` must be of this class.
     """
-    for field in dataclasses.fields(event):
-        value = getattr(event, field.name)
-        if isinstance(value, (np.floating, np.integer)):
-            object.__setattr__(event, field.name, plain(value))
-        elif field.name == "events":
-            object.__setattr__(event, "events", tuple(value))
-            check_events(event.events)  # type: ignore[attr-defined]
-        elif field.name == "event":
-            check_events([value])
+    plain_numbers(event)
+    if hasattr(event, "events"):
+        object.__setattr__(event, "events", tuple(event.events))
+        check_events(event.events)
+    elif hasattr(event, "event"):
+        check_events([event.event])
 
 
 def check_events(events: Iterable[Any]) -> None:

@@ -295,6 +295,8 @@ def compose(events: Iterable[Event]) -> Event:
     """
     counts: dict[Event, int] = {}
     _open(events, 1, counts)
+    # What tells nothing costs nothing, however many are left out.
+    counts = {event: count for event, count in counts.items() if event.mu != 0.0}
     gaussian = {event: count for event, count in counts.items() if event.mu is not None}
     concentrated = {e: count for e, count in counts.items() if isinstance(e, ZCDPEvent)}
     if len(gaussian) > 1:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from skriemdp._validation import (
     check_nonnegative,
     check_positive,
     check_scale,
+    plain_number,
+    plain_numbers,
     shown,
 )
 
@@ -50,11 +53,25 @@ __all__ = [
     "with_tolerance",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 # Factor that covers the rounding errors of a few float64 operations.
 _UP = 1.0 + 4e-15
 # Cells for the bound of a maximum, and parts of a cell that may contain it; a compromise between
 # time and tightness.
 _CELLS, _PARTS = 64, 4
+
+
+def _of_plain_numbers(function: Callable[P, R]) -> Callable[P, R]:
+    """`function` of Python's own numbers: a square in single precision may be rounded down."""
+
+    @functools.wraps(function)
+    def plain(*args: P.args, **kwargs: P.kwargs) -> R:
+        own: Any = map(plain_number, args)
+        named: Any = {name: plain_number(value) for name, value in kwargs.items()}
+        return function(*own, **named)
+
+    return plain
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,7 @@ class Sensitivity:
     presence: float = math.inf
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         check_positive(sensitivity=self.value)
         check_positive(allow_inf=True, presence=self.presence)
 
@@ -91,6 +109,7 @@ def check_sensitivity(sensitivity: object, name: str = "sensitivity") -> None:
         check_instance(Sensitivity, cure, **{name: sensitivity})
 
 
+@_of_plain_numbers
 def ball_sensitivity(radius: float) -> Sensitivity:
     """Sensitivity of a sum of vectors within `radius` of one public vector: ``2 radius``.
 
@@ -101,6 +120,7 @@ def ball_sensitivity(radius: float) -> Sensitivity:
 
 
 @functools.lru_cache(maxsize=4096)
+@_of_plain_numbers
 def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
     """Sensitivity of ``sum_i log_x x_i`` at every x of a ball with the records, on a sphere.
 
@@ -148,6 +168,7 @@ def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
     return Sensitivity(value * _UP, "ball_logarithms_sensitivity")
 
 
+@_of_plain_numbers
 def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensitivity:
     """Sensitivity of an exact integer total of at most n records, turned into floats.
 
@@ -173,6 +194,7 @@ def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensi
     return Sensitivity((moved + 2.0 * rounding) * _UP, bound.theorem, (longest + rounding) * _UP)
 
 
+@_of_plain_numbers
 def exact_moment_norm(longest: float, n: int, dim: int) -> float:
     """Length that rows may be taken to have, of an exact total of their ``z z'`` in floats.
 
@@ -194,6 +216,7 @@ def exact_moment_norm(longest: float, n: int, dim: int) -> float:
     return longest * (1.0 + 2.0**-50 * n * math.sqrt(dim)) * _UP
 
 
+@_of_plain_numbers
 def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
     """Sensitivity of the normal coordinates of an iterated Fréchet mean at its ball's centre.
 
@@ -205,6 +228,7 @@ def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
     return Sensitivity(iterate * stretch * _UP, "iterated_mean_sensitivity")
 
 
+@_of_plain_numbers
 def interval_sensitivity(width: float) -> Sensitivity:
     """Sensitivity of a sum of one number per record, each in an interval of this `width`.
 
@@ -215,6 +239,7 @@ def interval_sensitivity(width: float) -> Sensitivity:
     return Sensitivity(width * _UP, "interval_sensitivity", width * _UP)
 
 
+@_of_plain_numbers
 def second_moment_sensitivity(norm: float) -> Sensitivity:
     """Frobenius sensitivity of ``sum z z'``, ``|z| <= norm``: ``sqrt(2) norm^2``; attained.
 
@@ -226,6 +251,7 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     return Sensitivity(math.sqrt(2.0) * square, "second_moment_sensitivity", square)
 
 
+@_of_plain_numbers
 def class_moments_sensitivity(norm: float) -> Sensitivity:
     """Sensitivity of the sums of ``w w'`` of all classes, Frobenius norm; ``|w| <= norm``.
 
@@ -239,6 +265,7 @@ def class_moments_sensitivity(norm: float) -> Sensitivity:
     return Sensitivity(math.sqrt(2.0) * square, "class_moments_sensitivity", square)
 
 
+@_of_plain_numbers
 def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
     """Sensitivity of a sum of one semidefinite matrix per record, Frobenius norm <= `norm`.
 
@@ -249,6 +276,7 @@ def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
     return Sensitivity(math.sqrt(2.0) * norm * _UP, "semidefinite_sum_sensitivity", norm * _UP)
 
 
+@_of_plain_numbers
 def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf) -> Sensitivity:
     """Sensitivity of ``sum z z' W``, terms of norm <= `bound`, W of orthonormal `columns`.
 
@@ -263,6 +291,7 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
     return Sensitivity(min(2.0 * bound, diameter) * _UP, "frame_product_sensitivity", presence)
 
 
+@_of_plain_numbers
 def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     """Sensitivity of all groups' sums and counts, in units of the counts: ``2 weight``.
 
@@ -274,6 +303,7 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity", presence)
 
 
+@_of_plain_numbers
 def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
     """Sensitivity of the sums of `count` numbers in [0, 1] per record: ``sqrt(count)``.
 
@@ -287,6 +317,7 @@ def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
     return Sensitivity(root, "answers_sensitivity", farthest * root)
 
 
+@_of_plain_numbers
 def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
     """Sensitivity of weighted sums of vectors ``|u_i| <= norm``: ``2 norm largest``; attained.
 
@@ -299,6 +330,7 @@ def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
     return Sensitivity(value, "weighted_sum_sensitivity", value)
 
 
+@_of_plain_numbers
 def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
     """Sensitivity of a sum of leading eigenvalues of ``sum (z z' - diag(z z'))``, ``|z| <= 1``.
 
@@ -309,6 +341,7 @@ def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
     return Sensitivity(with_tolerance(2.0, tolerance), "leading_eigenvalues_sensitivity")
 
 
+@_of_plain_numbers
 def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
     """Sensitivity of a sum divided by a public number."""
     check_sensitivity(total, "total")
@@ -325,6 +358,7 @@ def _scaled(kappa: float, distance: float) -> float:
     return math.sqrt(kappa) * distance if kappa > 0.0 else 0.0
 
 
+@_of_plain_numbers
 def log_lipschitz(kappa: float, distance: float) -> float:
     """Lipschitz constant of ``log_w`` on the ball of radius `distance` about w.
 
@@ -361,6 +395,7 @@ def log_lipschitz(kappa: float, distance: float) -> float:
     return 1.0 if x < 1e-9 else x / math.sin(x) * _UP
 
 
+@_of_plain_numbers
 def gradient_root_sensitivity(n: int, norm_bounds: Sequence[float]) -> Sensitivity:
     """Frobenius sensitivity of ``(sum_t g_t g_t')^{1/2}``, g_t the mean gradient of step t.
 
@@ -387,6 +422,7 @@ def gradient_root_sensitivity(n: int, norm_bounds: Sequence[float]) -> Sensitivi
     return Sensitivity(value, "gradient_root_sensitivity")
 
 
+@_of_plain_numbers
 def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
     """Sensitivity of ``(1/n) sum z z'`` in the norm ``max(tr N+, tr N-)``, ``norm(z) <= row_norm``.
 
@@ -400,6 +436,7 @@ def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
 
 
 @functools.lru_cache(maxsize=4096)
+@_of_plain_numbers
 def frechet_mean_sensitivity(radius: float, n: int, kappa: float) -> float:
     """Largest move of the Frechet mean of n points of a ball when one of them is replaced.
 
@@ -478,6 +515,7 @@ def _cotangent(t: np.ndarray) -> np.ndarray:
     return np.where(t < 1e-8, 1.0, t / np.tan(np.maximum(t, 1e-8)))
 
 
+@_of_plain_numbers
 def with_tolerance(sensitivity: float, tolerance: float) -> float:
     """Sensitivity of a value computed within `tolerance` of the exact one, whatever the data.
 
@@ -487,6 +525,7 @@ def with_tolerance(sensitivity: float, tolerance: float) -> float:
     return (sensitivity + 2.0 * tolerance) * _UP
 
 
+@_of_plain_numbers
 def grouped_sum_sensitivity() -> Sensitivity:
     """Sensitivity of group sums and counts in ``sum_g max(|s_g| / bound, |c_g|)``: 2.
 

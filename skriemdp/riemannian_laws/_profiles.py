@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from skriemdp._errors import PublicArithmeticError, PublicTypeError, PublicValueError
 from skriemdp._validation import check_count, check_option, check_positive, check_privacy
 from skriemdp.privacy._calibration import gaussian_mu
-from skriemdp.privacy._event import Event
+from skriemdp.privacy._event import Event, normalize_fields
 from skriemdp.privacy._loss_distributions import PrivacyLossDistribution
 from skriemdp.riemannian_laws._gaussian_chords import MOST_MU, chord_delta
 from skriemdp.riemannian_laws._profile_integrand import RadialPair
@@ -102,6 +102,7 @@ class RiemannianEvent(Event):
     kind = "riemannian"
 
     def __post_init__(self) -> None:
+        normalize_fields(self)
         check_option(_LAWS, law=self.law)
         check_option((*_KINDS, "spd"), space=self.space)
         check_count(dim=self.dim)

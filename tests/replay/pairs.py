@@ -1413,6 +1413,11 @@ def risks():
         fit = erm("euclidean", n_steps=6, batch_size=6, sampling=sampling, **gradient)
         pair(f"erm {sampling}", fit, *ends, attains=least)
         pair(f"erm {sampling} noisy", fit, *ends, quiet=False)
+    # A bound of a narrow type, of which single precision would make too long integers.
+    narrow = changed(flat, [1e4, 1e4 / 3.0], [-1e4, -1e4 / 3.0])
+    for clip in (np.float32(15.7), np.float32(0.3), np.float16(0.3)):
+        fit = erm("euclidean", n_steps=6, batch_size=6, clip_norm=clip, **gradient)
+        pair(f"erm sampled, {clip} in {8 * clip.itemsize} bits", fit, *narrow, attains=0.2)
     for size in (1, N - 1):
         fit = erm("euclidean", n_steps=6, batch_size=size, sampling="fixed-size", **gradient)
         pair(f"erm fixed-size of {size}", fit, *ends)
