@@ -403,6 +403,7 @@ class PrivateFrechetMean(TransformerMixin, PointEstimator):
 
     def transform(self, X: Any) -> np.ndarray:
         """Orthonormal tangent coordinates at the private mean, shape ``(n, geometry_.dim)``."""
+        check_is_fitted(self)
         return self.geometry_.log_coordinates(self.mean_, self._points(X))
 
     def inverse_transform(self, X: np.ndarray) -> np.ndarray:
