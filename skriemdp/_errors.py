@@ -7,6 +7,8 @@ them (:mod:`skriemdp._quiet`).
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class Public(Exception):
     """Mark of an error whose words tell of no record."""
@@ -38,6 +40,10 @@ class PublicArithmeticError(Public, ArithmeticError):
 
 class PublicMemoryError(Public, MemoryError):
     """Something that does not fit into memory."""
+
+    def __new__(cls, *args: object) -> Self:
+        # MemoryError's own, which Python finds first, refuses a class of two bases.
+        return Exception.__new__(cls, *args)
 
 
 class PublicImportError(Public, ImportError):

@@ -83,6 +83,7 @@ def test_errors_are_caught_by_their_built_in_names_and_travel(cls):
     assert issubclass(cls, kind)
     again = pickle.loads(pickle.dumps(cls("words")))
     assert type(again) is cls and str(again) == "words"
+    assert type(cls.__new__(cls, "words")) is cls  # as tblib does for workers of dask
 
 
 def of(rows):
