@@ -89,6 +89,12 @@ def own(*rows, **more):
     )
 
 
+def changed_in_the_middle(**more):
+    model = PrivateRiemannianERM(n_steps=3, accountant=RecordingAccountant())
+    model.set_params(callback=lambda step, point: model.set_params(**more))
+    return lambda: model.fit(X)
+
+
 def tangent(*rows, **more):
     more = {"n_components": 1} | more
     return lambda: PrivateTangentPCA(accountant=RecordingAccountant(), **more).fit(*(rows or (X,)))
@@ -677,6 +683,7 @@ CASES = {
         clients(PrivatePrincipalEigenvector(), **SUMS),
         clients(PrivatePrincipalEigenvector(center="assume", row_norm=6.0), **SUMS),
     ),
+    "a callback": (changed_in_the_middle(epsilon=0.5), own(epsilon=0.5)),
     "clients' powers": (
         clients(
             PrivatePrincipalEigenvector(mechanism="power", center="assume", row_norm=6.0), **SUMS
