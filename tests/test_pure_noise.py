@@ -127,7 +127,7 @@ def test_eigenvalues_have_the_law_of_a_long_markov_chain():
 
     Eight statistics within 5.5 standard errors: a false alarm below 4e-7.
     """
-    d, chains, sweeps, burn = 10, 300, 2400, 800
+    d, chains, sweeps, burn = 10, 300, 1800, 600
     rng = np.random.default_rng(11)
 
     def statistics(x):
