@@ -54,15 +54,15 @@ def ratio(private, bare, repeats):
 
 
 def cloud(name, n):
-    """Geometry and records; the ball has radius 1 in all tables."""
+    """Geometry and records; the ball has radius 1, or 1/2, and .01 if the name ends in "tight"."""
     from skriemdp import geometry as g
     from skriemdp.datasets import make_cloud
 
-    kind, size = name.split()
+    kind, size, *tight = name.split()
     kinds = {"SPD": g.SPD, "sphere": g.Sphere, "hyperboloid": g.Hyperboloid}
     kinds |= {"log-Euclidean": g.LogEuclideanSPD, "Stiefel": g.Stiefel, "Grassmann": g.Grassmann}
     geometry = kinds[kind](*map(int, size.split("x")))
-    radius = 0.5 if kind in ("sphere", "Stiefel", "Grassmann") else 1.0
+    radius = 0.01 if tight else 0.5 if kind in ("sphere", "Stiefel", "Grassmann") else 1.0
     return geometry, make_cloud(geometry, n, radius=radius, rng=np.random.default_rng(0)), radius
 
 
@@ -284,19 +284,41 @@ def over_logistic(n, d, repeats):
     return ratio(lambda: ours.fit(X, y), lambda: theirs.fit(X, y), repeats)
 
 
-def adagrad_memory(n, d, _):
+def made(kind, n):
+    """A default model of this kind, and what it is fitted with."""
+    import skriemdp
+
+    rng, budget = np.random.default_rng(0), {"accountant": skriemdp.PrivacyAccountant()}
+    if kind.startswith(("SPD", "sphere", "hyperboloid")):
+        geometry, X, _ = cloud(kind.removesuffix(" people"), n)
+        groups = {"groups": np.arange(n) // 4} if kind.endswith("people") else {}
+        return default_mean(geometry), {"X": X, **groups}
+    X = rng.standard_normal((n, 20))
+    if kind == "components":
+        return skriemdp.PrivatePrincipalEigenvector(**budget), {"X": X}
+    if kind == "AdaGrad":
+        y = (X[:, 0] > 0.0).astype(int)
+        return skriemdp.PrivateNoisyAdaGrad(n_steps=2, classes=(0, 1), **budget), {"X": X, "y": y}
+    count = int(kind.split()[0])
+    model = skriemdp.PrivateMinimumDistanceToMean(classes=range(count), **budget)
+    return model, {"X": X, "y": np.arange(n) % count}
+
+
+def memory(kind, n, _):
     """Most memory beyond X that a fit holds, over that of X."""
     import tracemalloc
 
-    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-
-    X = np.random.default_rng(0).standard_normal((n, d))
-    y = (X[:, 0] > 0.0).astype(int)
-    model = PrivateNoisyAdaGrad(n_steps=2, classes=(0, 1), accountant=PrivacyAccountant())
-    model.fit(X[:1000], y[:1000])
+    model, data = made(kind, n)
+    model.fit(**{name: rows[:1000] for name, rows in data.items()})
     tracemalloc.start()
-    model.fit(X, y)
-    return tracemalloc.get_traced_memory()[1] / X.nbytes
+    model.fit(**data)
+    return tracemalloc.get_traced_memory()[1] / data["X"].nbytes
+
+
+def over_neighbour(kind, other, n, repeats):
+    """A fit of one kind over the fit of its neighbour on as many rows."""
+    (one, rows), (two, others) = made(kind, n), made(other, n)
+    return ratio(lambda: one.fit(**rows), lambda: two.fit(**others), repeats)
 
 
 def completion(subspace, repeats):
@@ -487,7 +509,12 @@ CASES = {
     "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50),
     "AdaGrad fit / bare gradients, 1e4 x 50": (1.6, adagrad_fit, 10**4, 50),
     "AdaGrad / LogisticRegression, 1e5 x 50": (4.0, over_logistic, 10**5, 50),
-    "AdaGrad memory beyond X / X, 1e6 x 20": (1.0, adagrad_memory, 10**6, 20),
+    "AdaGrad memory beyond X / X, 1e6 x 20": (1.0, memory, "AdaGrad", 10**6),
+    **{
+        f"memory beyond X / X, {kind}, n = {n:.0e}": (None, memory, kind, n)
+        for kind in ("SPD 3", "SPD 3 people", "sphere 2", "components", "AdaGrad", "200 classes")
+        for n in (10**5, 2 * 10**5, 4 * 10**5)
+    },
     "completion / product, no subspace": (60.0, completion, False),
     "completion / product, rank 5": (None, completion, True),
     **{
@@ -498,12 +525,23 @@ CASES = {
     'mechanism="gaussian", new n, SPD(2), ms': (500.0, new_number, "SPD 2"),
     **{
         f"growth, {case}, n = 1e{k}": (None, function, *before, 10**k, *after)
-        for case, function, before, after in (
-            ("default mean / pyRiemann, SPD(2)", over_pyriemann, ("SPD 2",), ()),
-            ("PCA / scikit-learn, d = 20", pca, (), (20,)),
-            ("AdaGrad fit / bare gradients, d = 20", adagrad_fit, (), (20,)),
+        for case, function, before, after, last in (
+            ("default mean / pyRiemann, SPD(2)", over_pyriemann, ("SPD 2",), (), 6),
+            (
+                "default mean / pyRiemann, SPD(2) within .01",
+                over_pyriemann,
+                ("SPD 2 tight",),
+                (),
+                5,
+            ),
+            ("default mean / pyRiemann, SPD(3)", over_pyriemann, ("SPD 3",), (), 5),
+            ("default mean / pyRiemann, SPD(5)", over_pyriemann, ("SPD 5",), (), 5),
+            ("people of 4 rows / rows, SPD(3)", over_neighbour, ("SPD 3 people", "SPD 3"), (), 5),
+            ("200 classes / 2, d = 20", over_neighbour, ("200 classes", "2 classes"), (), 5),
+            ("PCA / scikit-learn, d = 20", pca, (), (20,), 6),
+            ("AdaGrad fit / bare gradients, d = 20", adagrad_fit, (), (20,), 6),
         )
-        for k in range(2, 7)
+        for k in range(2, last + 1)
     },
 }
 # So slow that fewer measurements must do.
