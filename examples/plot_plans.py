@@ -32,7 +32,6 @@ left.loglog(sizes, [plan.error("sampling") for plan in plans], "k--", label="sam
 left.set(xlabel="records", ylabel="error / spread", label="thumbnail")
 left.legend()
 
-# %%
 # One page of a study protocol: mechanism, releases, errors and cost, as text, HTML or a dict.
 
 classes = {"manifold": "spd", "classes": [0, 1], "epsilon": 1.0}
