@@ -308,6 +308,33 @@ def test_tables_are_whole(page):
     assert not _torn(page.read_text(encoding="utf-8"))
 
 
+THEORY = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs/theory").glob("*")}
+SOURCES = [p for d in ("benchmarks", "examples", "tests") for p in (ROOT / d).rglob("*.py")]
+
+
+def _missing_sections(text):
+    """Numbered sections and titles of theory pages that a text cites and no page has."""
+    text = re.sub(r"\s*\n[\s#]*", " ", text)  # over the ends of lines
+    for name, number in re.findall(r"([a-z-]+)\.md\)?, sections? (\d+)", text):
+        if name in THEORY and not re.search(rf"^## {number}\.", THEORY[name], flags=re.M):
+            yield f"{name}.md, section {number}"
+    for name, title in re.findall(r'([a-z-]+)\.md\)?, "([A-Z][^"]{2,60})"', text):
+        if name in THEORY and title not in THEORY[name]:
+            yield f"{name}.md, {title!r}"
+
+
+def test_sections_that_are_cited_exist():
+    assert list(_missing_sections("[S](sensitivity.md),\n    # section 99")) == [
+        "sensitivity.md, section 99"
+    ]
+    assert list(_missing_sections('accounting.md, "No such title"'))
+    texts = [
+        path.read_text(encoding="utf-8") for path in [*PAGES, *PACKAGE.rglob("*.py"), *SOURCES]
+    ]
+    texts.remove(Path(__file__).read_text(encoding="utf-8"))  # it cites two that are not
+    assert [at for text in texts for at in _missing_sections(text)] == []
+
+
 def test_words_and_rows_are_counted():
     text = "# T\nOne *two*, 3 - a+b\n\n|a|b|\n|-|-|\n|x|y|\n|z|u|\n\n```python\nx = 1\n```\n"
     assert _words(text) == 11  # T One two 3 a+b |a|b| |x|y| |z|u| python x 1
