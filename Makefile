@@ -39,15 +39,20 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and figure
 	$(BIN)/python examples/demo_private_mean.py
 
+# Assertions are plain, because making those of all files speak takes eight seconds a worker; what
+# fails is run again, with the values.
+TOGETHER = $(BIN)/python -m pytest --dist worksteal --assert=plain
+AGAIN    = || { $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none; exit 1; }
+
 test: $(VENV)/.test  ## the quick tests, which hold every promise once; two workers
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(TOGETHER) -n 2 -m "not slow" $(AGAIN)
 
 test-slow: $(VENV)/.test  ## whole fits audited, processes killed, the gallery: about as long again
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(TOGETHER) -n 2 -m slow $(AGAIN)
 
 # A third worker while others wait for servers and for processes that were killed.
 test-all: $(VENV)/.test  ## both, as continuous integration runs them
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(TOGETHER) -n 3 $(AGAIN)
 
 coverage: $(VENV)/.test  ## the same under coverage, which takes half as long again
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term

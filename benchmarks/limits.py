@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -567,9 +568,10 @@ def measured(tree, case, repeats):
         for _ in range(1 + repeats if CASES[case][1] is first_fit else 1):
             with tempfile.TemporaryDirectory() as cache:
                 environment["XDG_CACHE_HOME"] = cache
-                done = subprocess.run(
-                    command, env=environment, capture_output=True, text=True, check=True
-                )
+                done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if done.returncode:  # an older tree may not know what a row needs
+                print(f"{case}, {tree}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+                return math.nan
             found.append(json.loads(done.stdout.strip().splitlines()[-1]))
     return statistics.median(found[1:] or found)
 

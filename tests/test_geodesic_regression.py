@@ -407,11 +407,11 @@ def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
 @pytest.mark.filterwarnings("ignore:noise hides")
 @pytest.mark.parametrize(("n", "releases"), [(20, 1), (60, 2)])
 def test_audit_of_whole_fits(n, releases):
-    """What is stated survives (false alarm at most 1e-7); with half the noise it does not."""
+    """What is stated survives (false alarm below 1e-7); with a quarter of the noise it does not."""
     estimator = PrivateGeodesicRegressor(epsilon=10.0, **BOUNDS)
     pair = worst_case_neighbours(estimator, n=n)
     found = {}
-    for scale, trials in ((1.0, 150), (0.5, 500)):
+    for scale, trials in ((1.0, 150), (0.25, 200)):
         scores = np.empty((2, trials))
         for side, data in enumerate((pair.data, pair.neighbour)):
             for trial in range(trials):
@@ -425,7 +425,7 @@ def test_audit_of_whole_fits(n, releases):
         assert model.n_releases_ == attack.seen == releases
         claimed = model.privacy_spent_.mu
         found[scale] = audit_scores(*scores, confidence=1 - 1e-7, tuning_share=0.2).mu
-    assert found[1.0] <= claimed < found[0.5]
+    assert found[1.0] <= claimed < found[0.25]
 
 
 class Likelihood:

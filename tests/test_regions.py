@@ -301,7 +301,7 @@ def test_a_far_centre_needs_curvature():
 
 @pytest.mark.slow
 def test_what_bends_the_mean_is_an_estimate_too():
-    space, trials = Hyperboloid(2), 500
+    space, trials = Hyperboloid(2), 300
     (ours, known), _ = coverage(
         space, np.array([1.5, 0.0]), 0.1, 1000, 2.0, 0.25, trials, [MeanInference, KnownBend]
     )
@@ -314,8 +314,8 @@ def test_naive_regions_fail_where_dimension_is_high(monkeypatch):
     space, d = Euclidean(20), 20
     scales = 0.05 * np.r_[math.sqrt(20.0), np.ones(d - 1)]
     settings = (space, 0.2 * np.eye(d)[0], scales, 2000, 1.0, 0.67)
-    (hits,), _ = coverage(*settings, 800, [MeanInference])
-    assert covers(hits, 800)
+    (hits,), _ = coverage(*settings, 300, [MeanInference])
+    assert covers(hits, 300)
     monkeypatch.setattr(regions, "region_threshold", lambda fit, level: stats.chi2.ppf(level, 20))
     (chi_square,), _ = coverage(*settings, 2500, [MeanInference])
     assert chi_square < stats.binom.ppf(5e-7, 2500, 0.95)

@@ -518,7 +518,7 @@ class Curator:
         return other
 
     def _step(self, give: Give, bound: BoundedSet, steps: int, run: Run) -> Noisy:
-        """A step of a run."""
+        """Sum of one step, with noise: over a batch if batches are drawn, else over all records."""
         if run._sampled is not None:
             chosen = run._sampled.batches.batch(bound, int(self.n), run._rng)
             return self._noised(give, bound, steps, run._rng, chosen)

@@ -482,7 +482,7 @@ class LogSums:
         return self.count.part("clipped fraction"), part_of("tangent mean", self._bounded_set, mu)
 
     def exact(self, records: Units) -> list[np.ndarray]:
-        """The exact integers of both."""
+        """Integers of the number outside the ball and of the sum of logarithms, before noise."""
         ball = self.mean.ball
         points = PointRecords(ball.geometry, records.arrays[0], groups=records.groups)
         outside = points.outside(ball.center, ball.radius)

@@ -136,7 +136,7 @@ def check_count(tape):
     assert [d.moved * d.bound[0] / d.presence for d in counts] == [1.0]
 
 
-@pytest.mark.mostly_slow(3)
+@pytest.mark.mostly_slow(5)
 @pytest.mark.parametrize("table", WITH_SLOW, ids=lambda table: table.name)
 def test_a_record_more_moves_nothing_beyond_its_presence(table):
     """One recording without the record answers for each place at which it may be added."""
@@ -153,7 +153,7 @@ def test_a_record_more_moves_nothing_beyond_its_presence(table):
         check_count(tape)
 
 
-@pytest.mark.mostly_slow(4)
+@pytest.mark.mostly_slow(7)
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_record_more_than_next_to_none(table, n):
