@@ -340,6 +340,16 @@ def test_stored_filter_survives_its_dictionary():
         rule = make_filter(kind, epsilon, delta)
         place = SimpleNamespace(name="a", terms={"filter": rule.to_dict()})
         assert type(rule).stored(place) == rule
+        assert rule.used(rule.zero) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_with_the_limits_of_another_is_not_read(kind):
+    rule = make_filter(kind, 1.0, 1e-6)
+    limits = rule.to_dict()["limits"] or []
+    terms = {"filter": rule.to_dict() | {"limits": [*limits, "1", "1", "1"][: 7 - len(limits)]}}
+    with pytest.raises(BudgetError, match="cannot read"):
+        type(rule).stored(SimpleNamespace(name="a", terms=terms))
 
 
 # -- partitions and data sets --

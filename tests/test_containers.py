@@ -23,6 +23,7 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
     PrivateTangentPCA,
+    PublicTable,
     frechet_mean,
 )
 from skriemdp._containers import plain
@@ -268,6 +269,12 @@ def test_objects_that_are_rotations_have_matrices_and_no_unit(make, cure):
     assert found is None and cure in said and "unit" not in said and not charged
     cured = eval(cure, {"numpy": np, "X": make()})
     assert mean.fit(cured).mean_.shape == (3, 3)
+
+
+def test_a_column_with_a_unit_is_refused():
+    table = {"height": Quantity(np.linspace(1.5, 2.0, 8))}
+    with pytest.raises(ValueError, match="column 'height' carries a unit of measurement"):
+        PublicTable({"height": {"range": (1.0, 2.5)}}).fit_transform(table)
 
 
 @pytest.mark.parametrize("case", CURES)
