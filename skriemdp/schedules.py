@@ -32,6 +32,7 @@ from skriemdp._validation import (
     check_nonnegative,
     check_option,
     check_positive,
+    check_scale,
 )
 
 __all__ = [
@@ -324,7 +325,7 @@ def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 
     """
     check_instance(FunctionClass, "pass FunctionClass(name, ...)", function_class=function_class)
     check_count(n=n, max_steps=max_steps)
-    check_positive(mu=mu)
+    check_scale(mu=mu)
     diameter = function_class.gradient_diameter or 2.0 * function_class.lipschitz
     per_step = function_class.dim * (diameter / n / mu) ** 2  # noise variance is T times this
 
@@ -407,7 +408,8 @@ def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
     check_count(minimum=2, n_steps=n_steps)
     if beta is None:
         beta = 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
-    if not 1.0 < beta < math.inf:
+    check_positive(beta=beta)
+    if beta <= 1.0:
         raise PublicValueError(f"beta must be above 1, got {beta!r}.")
     return math.expm1(math.log(beta) / (n_steps - 1)) / beta
 

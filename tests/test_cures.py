@@ -310,6 +310,10 @@ CASES = {
     "far rows": (linear(FAR * 10, Y), linear(X, Y), linear(FAR * 10, Y, center=np.full(3, 1e7))),
     "far components": (pca(1e2 * FAR), pca(1e2 * FAR - 1e8)),
     "far components of few columns": (pca(MANY + 1e8), pca(MANY)),
+    "a number for a table": (
+        search(GAUSS, RADII, np.float64(1.0), None, WHO),
+        search(GAUSS, RADII, X, None, WHO),
+    ),
     "wider than a search": (mean(1e15 * X), mean(X), mean(1e15 * X, radius=1e16)),
     "rows wider than a search": (linear(1e15 * X, Y), linear(X, Y)),
     "narrower than a search": (mean(1e-15 * X), mean(X), mean(1e-15 * X, radius=1e-14)),

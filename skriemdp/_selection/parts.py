@@ -346,6 +346,8 @@ def validated_step(model: Any, step: PrivateEstimator, part: Part) -> Data:
 
 
 def length(X: np.ndarray) -> int:
+    if not getattr(X, "shape", (0,)):
+        raise PublicValueError("X holds one number; pass a table with a row for each record.")
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 

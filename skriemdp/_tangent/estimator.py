@@ -19,7 +19,7 @@ from skriemdp._linear_model.estimator import PrivateNoisyAdaGrad, way_to
 from skriemdp._mean.domains import PointClassifier, logarithms
 from skriemdp._mean.estimator import PrivateFrechetMean
 from skriemdp._tangent.releases import MEAN_SHARE, TwoPlans, shares_of_epsilon
-from skriemdp._validation import check_option
+from skriemdp._validation import check_option, check_positive
 from skriemdp._warnings import unwarned
 from skriemdp.geometry._base import Geometry
 
@@ -227,6 +227,7 @@ class PrivateTangentClassifier(PointClassifier):
             check_option(("private",), center=self.center)
             return None
         if public:
+            check_positive(radius=self.radius)
             return public_ball(geometry, self.center, float(self.radius)).center
         if self.center is None:
             return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from skriemdp._errors import PublicRuntimeError, PublicTypeError, PublicValueError
+from skriemdp._validation import check_instance
 from skriemdp.federated._agent import AnswerBook
 from skriemdp.federated._agreement import MOST_TOTAL, Agreement
 from skriemdp.federated._cohort import MOST_CLIENTS, Cohort, Identity, check_name
@@ -347,6 +348,8 @@ class Member:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_instance(Identity, "Identity.make(folder) makes one", identity=self.identity)
+        check_instance(Cohort, "Cohort.read(path) reads one", cohort=self.cohort)
         if self.cohort.members.get(self.name) != self.identity.public:
             raise PublicValueError(
                 f"the cohort does not hold client {self.name!r} with this identity; compare the "

@@ -11,7 +11,7 @@ import numpy as np
 
 from skriemdp._arrays import Array, array_namespace, device
 from skriemdp._errors import PublicValueError
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_instance, check_positive
 from skriemdp.geometry._base import Geometry
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -62,16 +62,18 @@ def _below(limit: float) -> float:
     return math.floor(90.0 * limit) / 100.0 or 0.9 * limit
 
 
+_IF_KNOWN = (
+    " Or, if you know them, pass skriemdp.geometry.PymanoptGeometry(manifold, "
+    "curvature_bounds=(low, high), injectivity_radius=radius)."
+)
+
+
 def check_bounded(geometry: Geometry) -> None:
     """Raise where no ball has a proven sensitivity: on manifolds whose curvature nobody knows."""
-    if geometry.radius_limit > 0.0:
+    if getattr(geometry, "radius_limit", 0.0) > 0.0:
         return
-    known = ""
-    if hasattr(geometry, "knows_logarithms") and geometry.knows_logarithms:
-        known = (
-            " Or, if you know them, pass skriemdp.geometry.PymanoptGeometry(manifold, "
-            "curvature_bounds=(low, high), injectivity_radius=radius)."
-        )
+    check_instance(Geometry, "skriemdp.geometry has them", geometry=geometry)
+    known = _IF_KNOWN * bool(getattr(geometry, "knows_logarithms", False))
     turns = " Rotation matrices are points of manifold='rotations'." * (geometry.shape == (3, 3))
     raise PublicValueError(
         f"nothing bounds the curvature of {geometry} and how far its logarithms reach, so no "

@@ -70,6 +70,7 @@ class GaussianEvent(Event):
 
     def renyi(self, order: float) -> float:
         """``order * mu**2 / 2``."""
+        check_order(order)
         return 0.5 * order * self.mu**2
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
@@ -218,6 +219,7 @@ class ZCDPEvent(Event):
 
     def renyi(self, order: float) -> float:
         """``order * rho``."""
+        check_order(order)
         return order * float(self.rho)
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:

@@ -273,7 +273,7 @@ class LaplaceEvent(Event):
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
         """See :meth:`Event.delta_with_gaussian`; exact, rounded up."""
         # Mills' ratio would leave the floats.
-        return None if mu > 50.0 else _delta_behind(self, mu, epsilon)
+        return None if not mu <= 50.0 else _delta_behind(self, mu, epsilon)
 
     @property
     def rough_size(self) -> float:

@@ -149,7 +149,7 @@ class RiemannianEvent(Event):
 
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
         """See :meth:`Event.delta_with_gaussian`."""
-        if mu > MOST_MU:
+        if not mu <= MOST_MU:
             return None
         release = self.profile
         if isinstance(release, MatrixRelease):
