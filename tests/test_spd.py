@@ -107,6 +107,16 @@ def test_eigh_2x2_is_orthonormal_and_reconstructs(scale, rng):
         assert_allclose(values, np.linalg.eigvalsh(matrix), atol=4 * EPS * size)
 
 
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_an_exponential_that_floats_cannot_hold_is_positive_definite(size, rng):
+    """Exact ones have eigenvalues from 1e-87 to 1."""
+    turn = np.linalg.qr(rng.normal(size=(50, size, size)))[0]
+    found = sym.expm(np, sym.conjugated(np, turn, np.linspace(-200.0, 0.0, size)))
+    values = np.linalg.eigvalsh(found)
+    assert (values[:, 0] > size * EPS * values[:, -1]).all()
+    assert_allclose(values[:, -1], 1.0, rtol=1e-11)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_matrix_functions_agree_with_scipy(size, rng):
     a = rng.normal(size=(size, 2 * size))
