@@ -166,6 +166,13 @@ def test_remaining_epsilon_is_what_the_next_gaussian_fit_may_ask(kind):
     accountant.spend(gaussian(gaussian_mu(left.epsilon, DELTA)))
 
 
+def test_mu_that_remains_under_a_sum_is_that_of_the_pair_that_remains():
+    accountant = PrivacyAccountant(epsilon=3.0, delta=DELTA, filter="sum")
+    assert accountant.remaining().mu == pytest.approx(gaussian_mu(3.0, DELTA), rel=1e-9)
+    accountant.spend(PureEvent(1.0))
+    assert accountant.remaining().mu == pytest.approx(gaussian_mu(2.0, DELTA), rel=1e-9)
+
+
 def test_refusal_names_filter_remaining_and_asked_and_spends_nothing():
     accountant = PrivacyAccountant(epsilon=1.0)
     accountant.spend(PureEvent(0.2))

@@ -233,10 +233,12 @@ def test_rows_that_round_by_their_company_are_asked_for_alone(parameters):
     assert model.privacy_spent_.public["arithmetic"] == "exact integers"
 
 
-def test_an_agent_whose_integers_are_coarse_is_refused():
+def test_an_agent_of_coarse_integers_or_an_unknown_unit_is_refused():
     problem = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0)._problem(X)
     with pytest.raises(ValueError, match="out of the range of exact integers"):
         Agent("0", problem, FULL, 1e12, GeodesicBall(SPACE, np.eye(2), 1.0))
+    with pytest.raises(ValueError, match="unit"):
+        Agent("0", problem, FULL, 2.0, GeodesicBall(SPACE, np.eye(2), 1.0), unit="client")
 
 
 def test_a_record_without_a_gradient_spoils_no_client():

@@ -444,7 +444,7 @@ def test_the_same_is_said_of_rows_that_are_asked_about_and_of_classes():
         )
 
 
-@pytest.mark.parametrize("center", [[180.0], [-400.0], [720.0]])
+@pytest.mark.parametrize("center", [[180.0], [-400.0], [720.0], [7.0]])
 def test_a_public_place_in_another_unit_is_refused(center):
     with pytest.raises(ValueError, match="center are more than one turn"):
         PrivateFrechetMean("circle", center=center, radius=1.0).fit(HOURS)
