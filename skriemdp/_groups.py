@@ -25,6 +25,7 @@ _WHAT = {
     "clients": "which client holds each row",
     "users": "whose rating each row is",
     "items": "which item each rating is of",
+    "subjects": "which subject each trial is of",
     "catalogue": "which item each column is",
 }
 _NO_COLUMN = "must hold one id for each row; pass a column of ids, and tuples where one has parts."

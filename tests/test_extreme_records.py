@@ -1,11 +1,13 @@
 """Extreme records: no record crashes a fit after its charge, or makes what is released infinite."""
 
+import contextlib
+import functools
 import math
 import warnings
 
 import numpy as np
 import pytest
-from conftest import RecordingAccountant
+from conftest import GEOMETRIES, RecordingAccountant
 from scipy import sparse
 from sklearn.base import clone
 
@@ -280,3 +282,36 @@ def test_numpy_does_not_warn_of_huge_queries(estimator):
     method = model.transform if hasattr(model, "transform") else model.predict
     assert len(method(np.full((2, 4), 1e308))) == 2
     model.score(np.full((2, 4), 1e308), [0, 1])
+
+
+# -- extreme bounds -------------------------------------------------------------------------------
+
+
+def fits_in_a_ball(geometry):
+    """Estimators of a public ball by name, and what they are fitted with besides points."""
+    labels, columns = np.arange(30) % 2, np.random.default_rng(1).normal(size=(30, 2))
+    mean = functools.partial(PrivateFrechetMean, geometry)
+    yield functools.partial(mean, shrink=None), lambda X: (X,)
+    yield functools.partial(mean, uncertainty=True), lambda X: (X,)
+    yield functools.partial(mean, statistic="median"), lambda X: (X,)
+    classes = functools.partial(PrivateMinimumDistanceToMean, geometry, classes=[0, 1])
+    yield functools.partial(classes, uncertainty=True), lambda X: (X, labels)
+    yield functools.partial(PrivateTangentPCA, 1, geometry), lambda X: (X,)
+    yield functools.partial(PrivateGeodesicRegressor, geometry), lambda X: (columns, X)
+
+
+@pytest.mark.mostly_slow(5)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("radius", [1e-60, 1e3, 1e13, 1e60])
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=repr)
+def test_no_public_radius_loses_a_charge(geometry, epsilon, radius):
+    """What no float can hold, such as the length of the noise far out, is infinite."""
+    steps = 0.2 * np.random.default_rng(0).normal(size=(30, geometry.dim))
+    X = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+    for make, given in fits_in_a_ball(geometry):
+        recorder = RecordingAccountant()
+        with np.errstate(all="ignore"), contextlib.suppress(ValueError):  # refused
+            make(radius=radius, epsilon=epsilon, accountant=recorder).fit(*given(X))
+            continue
+        assert not recorder.spends

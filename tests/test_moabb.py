@@ -1,6 +1,7 @@
 """Decoders in MOABB: people as units, new people recentred, refusals; MOABB itself where it is."""
 
 import importlib.util
+import math
 import sys
 from pathlib import Path
 
@@ -25,6 +26,13 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "moabb_people.py"
 @pytest.fixture
 def decoder(recording_accountant):
     return SubjectDecoder(clone(MEANS).set_params(accountant=recording_accountant))
+
+
+@pytest.mark.parametrize("subjects", [[[]], [math.inf] * len(X), [None] * len(X)])
+def test_subjects_that_cannot_be_read_are_refused(decoder, subjects, recording_accountant):
+    with pytest.raises(ValueError, match="^subjects "):
+        decoder.fit(X, Y, subjects=subjects)
+    assert not recording_accountant.spends
 
 
 def test_subjects_are_the_units(decoder, recording_accountant):

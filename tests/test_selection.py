@@ -348,6 +348,16 @@ SEARCHED = {
 }
 
 
+@pytest.mark.parametrize("target", [{"delta": 10**400}, {"delta": 2.0}, {"epsilon": 10**400}])
+def test_a_target_that_no_run_can_have_is_refused(target, recording_accountant):
+    grid = {name: [value] for name, value in target.items()}
+    base = PrivateFrechetMean(noise="gaussian", radius=1.0)
+    search = PrivateGridSearchCV(base, grid, accountant=recording_accountant)
+    with pytest.raises(ValueError, match=f"{next(iter(target))} "):
+        search.fit(np.random.default_rng(0).normal(size=(60, 2)))
+    assert not recording_accountant.spends
+
+
 @pytest.mark.parametrize(
     "loss",
     [lambda model, X, y: model.nonsense, lambda model, X, y: 1 / 0],

@@ -35,7 +35,7 @@ from skriemdp._mechanisms.units import Units
 from skriemdp._mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.geometry._ball import GeodesicBall
 from skriemdp.geometry._base import Geometry
-from skriemdp.inference._covariances import coordinate_jacobian
+from skriemdp.inference._covariances import largest_stretch
 from skriemdp.privacy._events import compose
 from skriemdp.privacy._laplace import LaplaceEvent
 from skriemdp.privacy._mean_iteration import MeanIteration
@@ -145,8 +145,7 @@ class MeanNoise:
 
         `sigma` is that of each coordinate.
         """
-        step = np.asarray(geometry.log_coordinates(center, point))
-        longest = float(np.linalg.norm(coordinate_jacobian(geometry, center, step), 2)) * sigma
+        longest = largest_stretch(geometry, center, point) * sigma
         if self.law is None:
             return NoiseLaw(geometry.dim, longest)
         # The scale of the law over the standard deviation of a coordinate.

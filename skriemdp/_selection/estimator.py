@@ -67,6 +67,7 @@ from skriemdp._validation import (
     check_function,
     check_option,
     check_positive,
+    check_privacy,
     check_scale,
     shown,
 )
@@ -414,6 +415,7 @@ class PrivateGridSearchCV(AsksForRows):
                     "about, and a search asks it about the validation records: the released model "
                     "would recognise them. Search over models that predict without limit."
                 )
+            check_privacy(step.epsilon, step.delta)
             check_parameters(step)
             # Validation records raise now or never.
             validated_step(model, step, whole)

@@ -258,3 +258,10 @@ def transport_matrix(geometry: Geometry, point: np.ndarray, other: np.ndarray) -
     basis = geometry.tangent_from_coordinates(point, np.eye(geometry.dim))
     moved = geometry.transport(point, other, basis)
     return np.asarray(geometry.coordinates_from_tangent(other, moved)).T
+
+
+def largest_stretch(geometry: Geometry, center: np.ndarray, point: np.ndarray) -> float:
+    """Largest factor by which a step at `center` moves `point`; infinite where floats end."""
+    step = np.asarray(geometry.log_coordinates(center, point))
+    jacobian = coordinate_jacobian(geometry, center, step)
+    return float(np.linalg.norm(jacobian, 2)) if np.isfinite(jacobian).all() else math.inf
