@@ -426,12 +426,7 @@ def test_k_norm_gradient_is_laplace_for_one_record():
 
 @pytest.mark.parametrize(
     ("scale", "radius"),
-    [
-        (0.3, math.pi / 4),
-        pytest.param(3.0, math.pi / 4, marks=pytest.mark.slow),
-        (3.0, 1.3),
-        pytest.param(0.3, 1.3, marks=pytest.mark.slow),  # each of both is above
-    ],
+    [(0.3, math.pi / 4), (3.0, 1.3)],
 )
 def test_k_norm_law_on_a_ball_of_a_sphere(scale, radius):
     """Against the density on a grid of the ball; the narrow and the uniform envelope."""
