@@ -294,7 +294,8 @@ def sent_to_a_worker(estimator):
     return joblib.Parallel(2, backend="loky")([joblib.delayed(estimator.whose)()] * 2)
 
 
-@pytest.mark.parametrize("two", ["ab", pytest.param("ba", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("two", ["ab", "ba"], indirect=True)
 def test_worker_processes_started_from_a_task(two):
     async def alone(handle):
         with handle:

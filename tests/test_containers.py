@@ -211,6 +211,7 @@ def of_an_array(door):
     return found
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_door_reads_what_is_meant_or_refuses(door, container):

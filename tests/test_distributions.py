@@ -182,6 +182,7 @@ def mean_square(size, sigma):
         return float(mp.mpf(sigma) ** 3 * rise / (2 * h))
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 10])
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 2.0])
 def test_matrix_gaussian_mean_square(size, sigma):

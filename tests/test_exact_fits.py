@@ -265,6 +265,7 @@ def offsets(point, X, y):
     return point - X
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("case", list(attacked_fits()), ids=lambda case: case[0])
 def test_low_bits_of_exact_fits_tell_nothing(monkeypatch, case):

@@ -398,6 +398,7 @@ def residual(point, weights):
     return float(np.linalg.norm(total) / np.abs(weights).sum())
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("local", ["rsgd", "rsvrg"])
 def test_a_query_over_private_pairs_is_federated(local):
     query = FEATURES[40]

@@ -442,6 +442,7 @@ STARTS = {
 }
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
 @pytest.mark.parametrize("name", STARTS)
 def test_audit_of_a_start_at_opposite_records(name, halved, monkeypatch):

@@ -244,7 +244,7 @@ def _shorten(monkeypatch, module):
         monkeypatch.setattr(module, "algorithm_2", few)
 
 
-@pytest.mark.mostly_slow(2)
+@pytest.mark.mostly_slow(4)
 @pytest.mark.parametrize(
     ("name", "skips", "titles"),
     [

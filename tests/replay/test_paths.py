@@ -55,7 +55,7 @@ def walked(pair, path, plans=None):
     return tape
 
 
-@pytest.mark.mostly_slow(3)
+@pytest.mark.mostly_slow(5)
 @pytest.mark.parametrize("pair", CHOSEN, ids=lambda pair: pair.name)
 def test_the_plan_fixes_the_event(pair):
     check_paths([walked(pair, path) for path in range(PATHS)], pair.mine)

@@ -190,6 +190,7 @@ SPACES = [
 ]
 
 
+@pytest.mark.mostly_slow(3)
 @pytest.mark.parametrize("radius", [0.2, "private"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, EPSILON])
 @pytest.mark.parametrize("space", SPACES, ids=str)
@@ -205,6 +206,7 @@ def test_both_totals_stay_within_the_charge_whatever_number_is_planned_for(space
     assert len(charged) == 1
 
 
+@pytest.mark.mostly_slow(2)
 @pytest.mark.parametrize("radius", [0.2, "private"])
 @pytest.mark.parametrize("space", [Hyperboloid(12), Sphere(9)], ids=str)
 def test_those_of_moments_and_classes_stay_within_it_too(space, radius):

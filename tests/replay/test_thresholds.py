@@ -170,7 +170,7 @@ def concerned(names, most=2):
         yield from found[:most]
 
 
-@pytest.mark.mostly_slow(3)
+@pytest.mark.mostly_slow(5)
 @pytest.mark.parametrize("place", THRESHOLDS)
 def test_pairs_replay_on_either_side_of_a_threshold(place):
     *sides, names = THRESHOLDS[place]
