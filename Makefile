@@ -47,7 +47,7 @@ AGAIN    = || { $(BIN)/python -m pytest --last-failed --last-failed-no-failures=
 test: $(VENV)/.test  ## the quick tests, which hold every promise once; two workers
 	$(TOGETHER) -n 2 -m "not slow" $(AGAIN)
 
-test-slow: $(VENV)/.test  ## whole fits audited, processes killed, the gallery: about as long again
+test-slow: $(VENV)/.test  ## whole fits audited, processes killed, the gallery: some six minutes
 	$(TOGETHER) -n 2 -m slow $(AGAIN)
 
 # A third worker while others wait for servers and for processes that were killed.

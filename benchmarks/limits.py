@@ -322,6 +322,19 @@ def over_neighbour(kind, other, n, repeats):
     return ratio(lambda: one.fit(**rows), lambda: two.fit(**others), repeats)
 
 
+def centroids(n, repeats):
+    """The same of scikit-learn's class means: a fit and the predictions of its rows."""
+    from sklearn.neighbors import NearestCentroid
+
+    X = np.random.default_rng(0).standard_normal((n, 20))
+    many, two = np.arange(n) % 200, np.arange(n) % 2
+    return ratio(
+        lambda: NearestCentroid().fit(X, many).predict(X),
+        lambda: NearestCentroid().fit(X, two).predict(X),
+        repeats,
+    )
+
+
 def completion(subspace, repeats):
     """A fit of a million ratings over the product of their second moment with five columns."""
     import scipy.sparse as sp
@@ -539,6 +552,7 @@ CASES = {
             ("default mean / pyRiemann, SPD(5)", over_pyriemann, ("SPD 5",), (), 5),
             ("people of 4 rows / rows, SPD(3)", over_neighbour, ("SPD 3 people", "SPD 3"), (), 5),
             ("200 classes / 2, d = 20", over_neighbour, ("200 classes", "2 classes"), (), 5),
+            ("NearestCentroid of 200 classes / 2, d = 20", centroids, (), (), 5),
             ("PCA / scikit-learn, d = 20", pca, (), (20,), 6),
             ("AdaGrad fit / bare gradients, d = 20", adagrad_fit, (), (20,), 6),
         )
@@ -569,6 +583,8 @@ def measured(tree, case, repeats):
             with tempfile.TemporaryDirectory() as cache:
                 environment["XDG_CACHE_HOME"] = cache
                 done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if done.returncode and tree == HERE:
+                raise RuntimeError(f"{case}: {done.stderr}")
             if done.returncode:  # an older tree may not know what a row needs
                 print(f"{case}, {tree}: {done.stderr.strip()[-300:]}", file=sys.stderr)
                 return math.nan

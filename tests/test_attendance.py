@@ -602,6 +602,9 @@ def test_a_client_must_be_in_its_own_cohort(four, tmp_path):
     for name, identity in (("zz", Identity(bytes(32))), (four[0].name, Identity(bytes(32)))):
         with pytest.raises(ValueError, match="does not hold client"):
             Member(name, identity, four.cohort, four.agreement, four[0].member.book, 10)
+    for other in ((None, four.cohort), (identity, four[0].member.book)):
+        with pytest.raises(TypeError, match="(identity|cohort) must be a"):
+            Member(name, *other, four.agreement, four[0].member.book, 10)
 
 
 def test_integers_only(four):

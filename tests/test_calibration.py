@@ -262,3 +262,9 @@ def test_calibration_that_cannot_end_says_so():
     Scripted.asked.clear()
     with pytest.raises(ArithmeticError, match="converge"):
         calibrate(lambda noise: Scripted(noise, 2.0, refuses=True), 1.0, 1e-5, (1e-6, 1e6))
+
+
+@pytest.mark.parametrize("mu", [1.4e154, 1e200, 1e308])
+def test_an_epsilon_that_no_float_holds_is_infinite(mu):
+    assert gaussian_epsilon(mu, 1e-5) == math.inf
+    assert 0.5 * 1e149**2 < gaussian_epsilon(1e149, 1e-5) < math.inf

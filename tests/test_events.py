@@ -785,3 +785,18 @@ def test_events_of_narrow_numbers_say_what_those_numbers_say(name, kind):
     assert one == two and one.to_dict() == two.to_dict()
     assert one.epsilon(0.02) == two.epsilon(0.02) and one.delta(0.2) == two.delta(0.2)
     assert isinstance(one.epsilon(0.02), float)
+
+
+@pytest.mark.parametrize("order", [10**400, 1.0, math.nan, "2"])
+@pytest.mark.parametrize("event", [GaussianEvent(1.0), ZCDPEvent(0.5)], ids=repr)
+def test_an_order_of_no_divergence_is_refused(event, order):
+    with pytest.raises((ValueError, TypeError), match="order must be a number above 1"):
+        event.renyi(order)
+
+
+@pytest.mark.parametrize(
+    "event", [RiemannianEvent("gaussian", "sphere", 2, 1.0, 0.3, 1.0), LaplaceEvent(2, 3.0)]
+)
+def test_a_mu_that_is_no_number_is_not_known(event):
+    assert event.epsilon_with_gaussian(math.nan, 1e-5) is None
+    assert event.epsilon_with_gaussian(0.5, 1e-5) > 0.0

@@ -43,3 +43,9 @@ def test_balls_below_the_limit_keep_their_promise(geometry, rng):
     inside = geometry.dist(x, geometry.base_point)
     assert np.all(inside < geometry.radius_limit)
     assert reach(geometry) < geometry.injectivity_radius
+
+
+@pytest.mark.parametrize("geometry", [-0.5, Hyperboloid, "spd", None])
+def test_a_ball_of_no_geometry_is_refused_by_name(geometry):
+    with pytest.raises(TypeError, match="geometry must be a Geometry"):
+        GeodesicBall(geometry, None, 1.0)

@@ -272,7 +272,7 @@ def _own(value):
     )
 
 
-@pytest.mark.mostly_slow(2)
+@pytest.mark.mostly_slow(5)
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.filterwarnings("ignore")

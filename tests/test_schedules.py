@@ -168,3 +168,11 @@ def test_the_longest_step_of_several(k):
 def test_betas_that_the_theorem_excludes(beta):
     with pytest.raises(ValueError, match="beta must be"):
         several_steps_limit(3, beta)
+
+
+def test_budgets_and_betas_beyond_floats_are_refused():
+    smooth = FunctionClass("strongly-convex", dim=3, lipschitz=1.0, strong_convexity=1.0)
+    with pytest.raises(ValueError, match="mu"):
+        schedule(smooth, n=1000, mu=1e-200)
+    with pytest.raises(ValueError, match="beta"):
+        several_steps_limit(3, 10**400)

@@ -138,3 +138,12 @@ def test_warnings_name_the_parameters_of_this_class():
     with pytest.warns(UserWarning, match="choose radius") as said:
         model.fit(POINTS, LABELS)
     assert not any("feature_norm" in str(w.message) for w in said)
+
+
+def test_a_radius_beyond_floats_is_refused(recording_accountant):
+    model = PrivateTangentClassifier(
+        "euclidean", classes=[0, 1], radius=10**400, accountant=recording_accountant
+    )
+    with pytest.raises(ValueError, match="radius must be a positive real number"):
+        model.fit(np.zeros((4, 2)), [0, 1, 0, 1])
+    assert not recording_accountant.spends

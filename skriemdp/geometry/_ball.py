@@ -70,7 +70,7 @@ _IF_KNOWN = (
 
 def check_bounded(geometry: Geometry) -> None:
     """Raise where no ball has a proven sensitivity: on manifolds whose curvature nobody knows."""
-    if getattr(geometry, "radius_limit", 0.0) > 0.0:
+    if isinstance(geometry, Geometry) and geometry.radius_limit > 0.0:
         return
     check_instance(Geometry, "skriemdp.geometry has them", geometry=geometry)
     known = _IF_KNOWN * bool(getattr(geometry, "knows_logarithms", False))

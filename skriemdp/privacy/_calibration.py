@@ -190,8 +190,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # delta <= phi-tail at a: epsilon below mu^2/2 + mu sqrt(2 log(1/delta)) + mu always suffices.
     high = 0.5 * mu * mu + mu * (math.sqrt(-2.0 * target) + 1.0)
-    if high == math.inf:
-        return high
+    if high > 1e300:  # beyond which floats cannot bisect
+        return math.inf
     while excess(high) > 0.0:
         high *= 2.0
     epsilon = brentq(excess, 0.0, high, xtol=1e-14 * max(1.0, high), rtol=1e-14)

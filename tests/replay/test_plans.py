@@ -40,15 +40,11 @@ def followed(pair, path=0):
     return plans, taken, tape
 
 
-# Followed on data of their own as well: these are the ones of a quick run.
-BOTH = FITS[::6]
-
-
 @functools.cache
-def all_followed(pair):
-    """On unrelated data along one path, and for some pairs on their own along another."""
-    others = followed(dataclasses.replace(pair, data=unrelated(pair)), 1)
-    return (others, followed(pair, 0)) if pair in BOTH else (others,)
+def followed_twice(pair):
+    """On its own data, and on unrelated data along another path."""
+    others = dataclasses.replace(pair, data=unrelated(pair))
+    return followed(pair, 0), followed(others, 1)
 
 
 def check_stated(tape):
@@ -76,7 +72,7 @@ def check_kept(releases, taken):
     ids=lambda pair: pair.name,
 )
 def test_a_plan_names_all_that_may_be_released(pair):
-    runs = all_followed(pair)
+    runs = followed_twice(pair)
     (releases,) = {plan for plans, *_ in runs for plan in plans}
     assert releases and all(isinstance(release, Release) for release in releases)
     assert all(release.name and release.law and release.share > 0.0 for release in releases)
@@ -95,8 +91,8 @@ def _named(name):
 
 def test_most_fits_divide_a_budget_behind_the_charge():
     """Else the test above says little of what they take."""
-    some = [pair for pair in BOTH if not pair.slow]
-    assert sum(bool(all_followed(pair)[0][1]) for pair in some) > len(some) / 3
+    some = [pair for pair in FITS[::6] if not pair.slow]  # those above, of a quick run
+    assert sum(bool(followed_twice(pair)[0][1]) for pair in some) > len(some) / 3
 
 
 @pytest.mark.parametrize("name", ["mean found hyperboloid", "pca refine 1"])
